@@ -569,7 +569,7 @@ pub mod http {
         #[doc(inline)]
         pub use tidegate_http::codec::{
             BodyEncoder, BodyEvent, BodyFraming, BodyLimits, BodyPart, EncodeError, Field,
-            FieldLine, Fields, HeadLimits, HeadTable, HttpDate, KnownField, OwnedRequestHead,
+            FieldLines, Fields, HeadLimits, HeadTable, HttpDate, KnownField, OwnedRequestHead,
             OwnedResponseHead, RefusalReason, RequestDecoder, RequestHead, ResponseDecoder,
             ResponseHead, TargetForm, Trailers, Version, encode,
         };

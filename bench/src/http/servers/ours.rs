@@ -1,6 +1,6 @@
 //! Our server.
 
-use tidegate_http::codec::FieldLine;
+use tidegate_http::codec::FieldLines;
 use tidegate_http::{HttpServer, Request, Response, ResponseStream};
 use tidegate_net::NetGroup;
 use tidegate_net::internal::ChannelPlacement;
@@ -39,13 +39,13 @@ fn serve<P: ChannelPlacement>(group: &NetGroup<P>, non_blocking: bool) -> HttpSe
 
 /// Returns the service. Its fields are checked once, and the path is compared as bytes.
 fn service() -> impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static {
-    let line = |name, value: &str| FieldLine::new(name, value.as_bytes()).expect("a valid field");
+    let line = |name, value: &str| FieldLines::new(name, value.as_bytes()).expect("a valid field");
     let (server, text) = (line("Server", SERVER), line("Content-Type", TEXT));
     move |request, response| {
         if request.head().path_bytes() == STREAM.as_bytes() {
             return pour(response.stream(), PIECES);
         }
-        response.field_line(&server).field_line(&text).body(HELLO);
+        response.field_lines(&server).field_lines(&text).body(HELLO);
     }
 }
 

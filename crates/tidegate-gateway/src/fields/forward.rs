@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use tidegate::http::codec::{EncodeError, FieldLine, OwnedRequestHead, RequestHead};
+use tidegate::http::codec::{EncodeError, FieldLines, OwnedRequestHead, RequestHead};
 
-use super::ids::{Fresh, Ids, RequestId, is_traced, trace};
+use super::ids::{FRESH_LINES, Fresh, Ids, RequestId, is_traced, trace};
 
 /// The fields that only a trusted peer may set.
 const CLAIMS: [&str; 8] = [
@@ -45,8 +45,8 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 struct Own {
     host: String,
-    lines: Vec<FieldLine>,
-    /// Of a request that belongs to no trace.
+    /// About the client, then `Via`, then those of a request that belongs to no trace.
+    lines: FieldLines,
     fresh: Fresh,
 }
 
@@ -78,29 +78,24 @@ impl Peer {
             self.last = Some(Own {
                 host: host.to_owned(),
                 lines: self.lines(host)?,
-                fresh: Fresh::new()?,
+                fresh: Fresh::default(),
             });
         }
         self.last.as_mut().ok_or(EncodeError::FieldValue)
     }
 
-    fn lines(&self, host: &str) -> Result<Vec<FieldLine>, EncodeError> {
-        let forwarded = self.forwarded(host);
-        let fields = [
-            ("Forwarded", Some(forwarded.as_str())),
-            ("X-Forwarded-For", self.address.as_deref()),
-            (
-                "X-Forwarded-Host",
-                Some(host).filter(|host| !host.is_empty()),
-            ),
-            ("X-Forwarded-Proto", Some(self.proto)),
-            ("Via", Some(VIA)),
-        ];
-        let known = fields
-            .iter()
-            .filter_map(|(name, value)| Some((name, (*value)?)));
-        let lines = known.map(|(name, value)| FieldLine::new(name, value.as_bytes()));
-        lines.collect()
+    fn lines(&self, host: &str) -> Result<FieldLines, EncodeError> {
+        let add = |lines: FieldLines, name: &str, value: Option<&str>| match value {
+            Some(value) => lines.and(name, value.as_bytes()),
+            None => Ok(lines),
+        };
+        let named = Some(host).filter(|host| !host.is_empty());
+        let lines = FieldLines::new("Forwarded", self.forwarded(host).as_bytes())?;
+        let lines = add(lines, "X-Forwarded-For", self.address.as_deref())?;
+        let lines = add(lines, "X-Forwarded-Host", named)?;
+        let lines = add(lines, "X-Forwarded-Proto", Some(self.proto))?;
+        let lines = add(lines, "Via", Some(VIA))?;
+        Fresh::add_to(lines)
     }
 
     /// Returns the member of `Forwarded` for a request for this host.
@@ -138,17 +133,25 @@ pub(crate) fn forward(
         let id = trace(&mut head, true, ids)?;
         return Ok((head, id));
     }
-    let own = peer.own(host)?;
-    // It is the last one, and a list: others may be in front of it.
-    let new = own.lines.len() - usize::from(has_via);
-    head.append_lines(&own.lines[..new])?;
+    let Own { lines, fresh, .. } = peer.own(host)?;
+    let (all, fresh_from) = (lines.len(), lines.len() - FRESH_LINES);
+    if !has_via && !traced {
+        // Nearly all of them.
+        let id = fresh.write(lines, ids)?;
+        head.append_lines(lines, 0..all)?;
+        return Ok((head, id));
+    }
+    // `Via` is a list: others may be in front of it.
+    head.append_lines(lines, 0..fresh_from - usize::from(has_via))?;
     if has_via {
         add(&mut head, "Via", VIA)?;
     }
-    let id = match traced {
-        true => trace(&mut head, false, ids)?,
-        false => own.fresh.append(&mut head, ids)?,
-    };
+    if traced {
+        let id = trace(&mut head, false, ids)?;
+        return Ok((head, id));
+    }
+    let id = fresh.write(lines, ids)?;
+    head.append_lines(lines, fresh_from..all)?;
     Ok((head, id))
 }
 

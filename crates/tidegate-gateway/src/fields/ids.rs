@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate::http::codec::{EncodeError, FieldLine, OwnedRequestHead};
+use tidegate::http::DeferredResponse;
+use tidegate::http::codec::{EncodeError, FieldLines, OwnedRequestHead};
 
 /// The field of a request id.
 const REQUEST_ID: &str = "X-Request-Id";
@@ -21,6 +22,8 @@ const RESERVED: u64 = 64;
 pub(crate) struct Ids {
     seed: u64,
     next: AtomicU64,
+    /// `X-Request-Id` of a response, without its number.
+    line: FieldLines,
 }
 
 impl Ids {
@@ -33,6 +36,15 @@ impl Ids {
         Self {
             seed,
             next: AtomicU64::new(1),
+            line: FieldLines::new(REQUEST_ID, NEW_ID).expect("a valid field"),
+        }
+    }
+
+    /// Adds the id of a request to its response.
+    pub(crate) fn write(&self, id: &RequestId, back: DeferredResponse) -> DeferredResponse {
+        match id {
+            RequestId::Own(digits) => back.field_with(&self.line, digits),
+            RequestId::Given(text) => back.field(REQUEST_ID, text.as_bytes()),
         }
     }
 
@@ -74,14 +86,6 @@ pub(crate) enum RequestId {
 }
 
 impl RequestId {
-    /// Returns the id as the value of a field.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Own(digits) => digits,
-            Self::Given(text) => text.as_bytes(),
-        }
-    }
-
     pub(crate) fn as_str(&self) -> &str {
         match self {
             // Its digits are text.
@@ -131,6 +135,8 @@ pub(crate) fn trace(
 /// The value of a new `traceparent`, and where its numbers are.
 const NEW_PARENT: &[u8; 55] = b"00-00000000000000000000000000000000-0000000000000000-01";
 const NUMBERS: [usize; 3] = [3, 19, 36];
+/// The value of an `X-Request-Id` before its number is written.
+const NEW_ID: &[u8; 16] = &[b'0'; 16];
 
 /// Returns `true` if a request with this field may belong to a trace, or has an id: [`trace`] says
 /// what becomes of it.
@@ -141,38 +147,35 @@ pub(super) fn is_traced(name: &[u8]) -> bool {
         .any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
 }
 
-/// The fields of a request that has none of them. Only their numbers are written for each request.
-#[derive(Debug)]
+/// The numbers of requests that have none of these fields, for one connection.
+#[derive(Debug, Default)]
 pub(super) struct Fresh {
-    /// `traceparent` and `X-Request-Id`.
-    lines: [FieldLine; 2],
     /// The steps of the next numbers.
     reserved: Range<u64>,
 }
 
+/// How many lines [`Fresh`] adds.
+pub(super) const FRESH_LINES: usize = 2;
+
 impl Fresh {
-    pub(super) fn new() -> Result<Self, EncodeError> {
-        let parent = FieldLine::new(PARENT, NEW_PARENT)?;
-        let id = FieldLine::new(REQUEST_ID, &[b'0'; 16])?;
-        let lines = [parent, id];
-        let reserved = 0..0;
-        Ok(Self { lines, reserved })
+    /// Adds the lines whose numbers are written for each request: `traceparent` and `X-Request-Id`.
+    pub(super) fn add_to(lines: FieldLines) -> Result<FieldLines, EncodeError> {
+        lines.and(PARENT, NEW_PARENT)?.and(REQUEST_ID, NEW_ID)
     }
 
-    /// Adds the fields with new numbers, as [`trace`] does. Returns the id of the request.
-    pub(super) fn append(
+    /// Writes new numbers into the last lines, as [`trace`] does. Returns the id of the request.
+    pub(super) fn write(
         &mut self,
-        head: &mut OwnedRequestHead,
+        lines: &mut FieldLines,
         ids: &Ids,
     ) -> Result<RequestId, EncodeError> {
-        let [parent, own] = &mut self.lines;
+        let first = lines.len() - FRESH_LINES;
         let [numbers @ .., id] = ids.several::<4>(&mut self.reserved);
         for (at, number) in NUMBERS.into_iter().zip(numbers) {
-            parent.overwrite(at, &hex(number))?;
+            lines.overwrite(first, at, &hex(number))?;
         }
         let id = hex(id);
-        own.overwrite(0, &id)?;
-        head.append_lines(&self.lines)?;
+        lines.overwrite(first + 1, 0, &id)?;
         Ok(RequestId::Own(id))
     }
 }

@@ -1,6 +1,6 @@
 //! What a route changes: the path, the host and fields; and the targets of redirects.
 
-use tidegate::http::codec::{EncodeError, FieldLine, OwnedRequestHead, TargetForm};
+use tidegate::http::codec::{EncodeError, FieldLines, OwnedRequestHead, TargetForm};
 
 use crate::config::types::Rewrite;
 use crate::route::PathPattern;
@@ -26,7 +26,7 @@ impl Rewriting {
         };
         let fields = rewrite.request.iter().chain(&rewrite.response);
         for (name, value) in fields {
-            let checked = FieldLine::new(name, value.as_bytes());
+            let checked = FieldLines::new(name, value.as_bytes());
             checked.map_err(|why| format!("the field `{name}` cannot be set: {why}"))?;
         }
         let all = |fields: &std::collections::BTreeMap<String, String>| {

@@ -193,7 +193,7 @@ impl Flight {
             back = back.field(name, value);
         }
         if !has_id {
-            back = back.field("X-Request-Id", self.request_id.as_bytes());
+            back = self.gate().ids.write(&self.request_id, back);
         }
         if self.proxy.server_timing {
             back = back.field("Server-Timing", times.server_timing());

@@ -64,7 +64,7 @@ mod version;
 
 pub use self::body::{BodyEvent, BodyPart, BodyStep, Trailers};
 pub use self::decoder::{RequestDecoder, ResponseDecoder};
-pub use self::encode::{BodyEncoder, EncodeError, FieldLine, HttpDate};
+pub use self::encode::{BodyEncoder, EncodeError, FieldLines, HttpDate};
 pub use self::framing::BodyFraming;
 pub use self::head::{
     Field, FieldIter, Fields, HeadTable, OwnedRequestHead, OwnedResponseHead, RequestHead,

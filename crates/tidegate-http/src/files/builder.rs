@@ -8,7 +8,7 @@ use tidegate_pool::WorkerPool;
 
 use super::directory::Directory;
 use super::service::{Files, Settings};
-use crate::codec::{EncodeError, FieldLine};
+use crate::codec::{EncodeError, FieldLines};
 
 /// The default number of threads that look for files.
 const THREADS: usize = 8;
@@ -155,7 +155,7 @@ fn check<'a>(
     values: impl Iterator<Item = &'a String>,
 ) -> Result<(), FilesError> {
     for value in values {
-        FieldLine::new(name, value.as_bytes()).map_err(|why| FilesError::Field {
+        FieldLines::new(name, value.as_bytes()).map_err(|why| FilesError::Field {
             name,
             value: value.clone(),
             why,

@@ -7,7 +7,7 @@
 use bytes::BytesMut;
 
 use crate::codec::{
-    BodyFraming, EncodeError, FieldLine, Fields, HttpDate, KnownField, Method, RequestHead,
+    BodyFraming, EncodeError, FieldLines, Fields, HttpDate, KnownField, Method, RequestHead,
     Version, encode,
 };
 
@@ -186,16 +186,41 @@ impl HeadWriter {
         }
     }
 
-    /// Adds a field that was checked before.
+    /// Adds fields that were checked before.
     #[inline]
-    pub(crate) fn field_line(&mut self, out: &mut BytesMut, line: &FieldLine) {
-        if matches!(line.name_len(), 4 | 7 | 10) {
-            // Perhaps one that the server must know of.
-            let (name, value) = line.parts();
-            return self.field(out, name, value);
+    pub(crate) fn field_lines(&mut self, out: &mut BytesMut, lines: &FieldLines) {
+        if lines.is_for_server() {
+            for place in lines.places() {
+                let (name, value) = lines.parts(*place);
+                self.field(out, name, value);
+            }
+            return;
         }
         self.write_line(out);
-        out.extend_from_slice(line.as_bytes());
+        out.extend_from_slice(lines.as_bytes());
+    }
+
+    /// Adds a field that was checked before, with another value of the same length.
+    #[inline]
+    pub(crate) fn field_with<const N: usize>(
+        &mut self,
+        out: &mut BytesMut,
+        line: &FieldLines,
+        value: &[u8; N],
+    ) {
+        self.write_line(out);
+        let start = out.len();
+        if let [place] = line.places()
+            && place.value().len() == N
+            && encode::is_visible(value)
+            && !line.is_for_server()
+        {
+            out.extend_from_slice(line.as_bytes());
+            let at = start + place.value().start;
+            out[at..at + N].copy_from_slice(value);
+        } else {
+            self.mistake.get_or_insert(EncodeError::FieldValue);
+        }
     }
 
     /// Ends the head of a response with a body of the given framing. Returns how the body is sent,

@@ -12,7 +12,7 @@ use super::head_writer::{HeadWriter, ReplyTo};
 use super::reply_path::ReplyPath;
 use super::shared::ServerShared;
 use super::switch::{Switch, SwitchPlan};
-use crate::codec::{BodyFraming, EncodeError, FieldLine, HttpDate};
+use crate::codec::{BodyFraming, EncodeError, FieldLines, HttpDate};
 
 /// The largest body that is copied behind its head. A larger one is sent from its own memory.
 pub(crate) const INLINE_BODY: usize = 4 * 1024;
@@ -159,24 +159,24 @@ impl<'a> Response<'a> {
         self
     }
 
-    /// Adds a field that was checked before, which costs one copy. A service that sends the same
-    /// field with every response makes the line once.
+    /// Adds fields that were checked before, which costs one copy. A service that sends the same
+    /// fields with every response makes the lines once.
     ///
     /// ```
-    /// use tidegate_http::codec::FieldLine;
+    /// use tidegate_http::codec::FieldLines;
     /// use tidegate_http::serve;
     ///
     /// # let group = tidegate_net::pinned("web", 1)?;
-    /// let json = FieldLine::new("Content-Type", b"application/json")?;
+    /// let json = FieldLines::new("Content-Type", b"application/json")?;
     /// let server = serve(&group, "127.0.0.1:0", move |_, response| {
-    ///     response.field_line(&json).body("{}");
+    ///     response.field_lines(&json).body("{}");
     /// });
     /// # server.wait()?.drain(std::time::Duration::from_secs(1)).wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn field_line(self, line: &FieldLine) -> Self {
-        self.parts.head.field_line(self.parts.out, line);
+    pub fn field_lines(self, lines: &FieldLines) -> Self {
+        self.parts.head.field_lines(self.parts.out, lines);
         self
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, BytesMut};
 use tidegate_http::codec::{
-    BodyEncoder, BodyFraming, EncodeError, FieldLine, HttpDate, Method, encode,
+    BodyEncoder, BodyFraming, EncodeError, FieldLines, HttpDate, Method, encode,
 };
 
 use crate::events::{Event, requests, responses};
@@ -13,7 +13,7 @@ fn a_response_is_read_as_it_was_written() {
     encode::status_line(&mut out, 404).unwrap();
     encode::date(&mut out, &HttpDate::from_unix_seconds(784_111_777)).unwrap();
     encode::field(&mut out, "X-Text", "\u{e4}\tb".as_bytes()).unwrap();
-    encode::field_line(&mut out, &FieldLine::new("Server", b"t").unwrap()).unwrap();
+    encode::field_lines(&mut out, &FieldLines::new("Server", b"t").unwrap()).unwrap();
     encode::connection_close(&mut out).unwrap();
     encode::framing(&mut out, BodyFraming::Chunked).unwrap();
     encode::head_end(&mut out).unwrap();
@@ -89,7 +89,7 @@ fn a_field_that_would_split_the_message_is_refused() {
     for (name, value, error) in rows {
         let mut out = b"before".to_vec();
         assert_eq!(encode::field(&mut out, name, value), Err(error), "{name}");
-        assert_eq!(FieldLine::new(name, value).unwrap_err(), error);
+        assert_eq!(FieldLines::new(name, value).unwrap_err(), error);
         assert_eq!(out, b"before");
     }
 }

@@ -1,7 +1,7 @@
 //! Copies of heads that are changed, as a proxy does.
 
 use tidegate_http::codec::{
-    BodyFraming, BodyLimits, EncodeError, FieldLine, HeadLimits, HeadTable, KnownField, Method,
+    BodyFraming, BodyLimits, EncodeError, FieldLines, HeadLimits, HeadTable, KnownField, Method,
     OwnedRequestHead, RequestDecoder, ResponseDecoder,
 };
 
@@ -232,13 +232,13 @@ fn a_copy_that_grows_too_large_is_refused() {
 #[test]
 fn checked_lines_are_appended_as_fields() {
     let mut head = owned("GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\n\r\n");
-    let line = |name: &str, value: &[u8]| FieldLine::new(name, value).unwrap();
-    head.append_lines(&[line("Via", b"x")]).unwrap();
-    head.append_lines(&[line("Empty", b"")]).unwrap();
+    let line = |name: &str, value: &[u8]| FieldLines::new(name, value).unwrap();
+    let lines = line("Via", b"x").and("Empty", b"").unwrap();
+    head.append_lines(&lines, 0..2).unwrap();
     head.append("B", b"2").unwrap();
-    head.append_lines(&[line("TE", b"trailers")]).unwrap();
+    head.append_lines(&line("TE", b"trailers"), 0..1).unwrap();
     // A second host would change what the request is for.
-    let second = head.append_lines(&[line("Host", b"b")]);
+    let second = head.append_lines(&line("Host", b"b"), 0..1);
     assert_eq!(second, Err(EncodeError::FieldValue));
     let expected =
         "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nVia: x\r\nEmpty: \r\nB: 2\r\nTE: trailers\r\n\r\n";
@@ -250,21 +250,59 @@ fn checked_lines_are_appended_as_fields() {
     let expected = "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nEmpty: \r\nB: 3\r\nTE: trailers\r\n\r\n";
     assert_eq!(text(&head), expected);
     let mut numbered = line("Id", b"<0000>");
-    numbered.overwrite(1, b"12").unwrap();
-    numbered.overwrite(3, b"34").unwrap();
+    numbered.overwrite(0, 1, b"12").unwrap();
+    numbered.overwrite(0, 3, b"34").unwrap();
     assert_eq!(numbered.as_bytes(), b"Id: <1234>\r\n");
-    assert_eq!(numbered.overwrite(5, b"xx"), Err(EncodeError::FieldValue));
+    assert_eq!(
+        numbered.overwrite(0, 5, b"xx"),
+        Err(EncodeError::FieldValue)
+    );
     for (at, part) in [(0, b" "), (1, b"\r"), (1, b"\x80"), (7, b"x")] {
-        let refused = numbered.overwrite(at, part);
+        let refused = numbered.overwrite(0, at, part);
         assert_eq!(refused, Err(EncodeError::FieldValue), "{at}");
     }
     assert_eq!(numbered, line("Id", b"<1234>"));
     let long = line("L", &[b'x'; 60_000]);
-    head.append_lines(std::slice::from_ref(&long)).unwrap();
-    assert_eq!(
-        head.append_lines(std::slice::from_ref(&long)),
-        Err(EncodeError::HeadTooLarge)
-    );
+    head.append_lines(&long, 0..1).unwrap();
+    let too_long = head.append_lines(&long, 0..1);
+    assert_eq!(too_long, Err(EncodeError::HeadTooLarge));
+}
+
+#[test]
+fn a_part_of_checked_lines_is_appended_as_fields() {
+    let start = "GET / HTTP/1.1\r\nHost: a\r\n";
+    let lines = FieldLines::new("A", b"one").unwrap();
+    let lines = lines.and("Bc", b"").unwrap().and("D", b"3").unwrap();
+    let rows = [
+        (0..3, "A: one\r\nBc: \r\nD: 3\r\n"),
+        (1..3, "Bc: \r\nD: 3\r\n"),
+        (1..2, "Bc: \r\n"),
+        (2..2, ""),
+    ];
+    for (fields, added) in rows {
+        let mut head = owned(&format!("{start}\r\n"));
+        head.append_lines(&lines, fields.clone()).unwrap();
+        assert_eq!(text(&head), format!("{start}{added}\r\n"));
+        let view = head.as_head();
+        let found = [view.get("a"), view.get("bc"), view.get("d")];
+        let expected = [&b"one"[..], b"", b"3"];
+        for (at, expected) in expected.into_iter().enumerate() {
+            let expected = Some(expected).filter(|_| fields.contains(&at));
+            assert_eq!(found[at], expected, "{fields:?}");
+        }
+    }
+}
+
+#[test]
+fn a_head_has_no_more_fields_than_positions() {
+    let mut head = owned("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let two = FieldLines::new("A", b"1").unwrap().and("B", b"2").unwrap();
+    let added = (0..200).take_while(|_| head.append_lines(&two, 0..2).is_ok());
+    assert_eq!(added.count(), 124);
+    head.append_lines(&two, 1..2).unwrap();
+    let one_more = head.append_lines(&two, 0..1);
+    assert_eq!(one_more, Err(EncodeError::HeadTooLarge));
+    assert_eq!(head.as_head().fields().len(), 250);
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Writes start lines and field lines.
 
-use std::fmt;
-
 use bytes::BufMut;
 
 use crate::codec::chars::{self, TARGET};
@@ -86,16 +84,6 @@ pub fn field<B: BufMut>(out: &mut B, name: &str, value: &[u8]) -> Result<(), Enc
     check_name(name.as_bytes())?;
     check_value(value)?;
     put(out, &[name.as_bytes(), b": ", value, b"\r\n"])
-}
-
-/// Writes a field that was checked before.
-///
-/// # Errors
-///
-/// [`EncodeError::Full`] if `out` has no room.
-#[inline]
-pub fn field_line<B: BufMut>(out: &mut B, line: &FieldLine) -> Result<(), EncodeError> {
-    put(out, &[line.as_bytes()])
 }
 
 /// Writes the field that declares where the body ends: `Content-Length`, `Transfer-Encoding`, or
@@ -208,97 +196,6 @@ pub(crate) fn end_with_length<B: BufMut>(
     put(out, &[&line[..end]])
 }
 
-/// A field that is checked once and written many times.
-///
-/// # Examples
-///
-/// ```
-/// use tidegate_http::codec::{FieldLine, encode};
-///
-/// let server = FieldLine::new("Server", b"tidegate")?; // once
-/// let mut out = Vec::new();
-/// encode::field_line(&mut out, &server)?; // per response
-/// assert_eq!(out, b"Server: tidegate\r\n");
-/// # Ok::<(), tidegate_http::codec::EncodeError>(())
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct FieldLine {
-    line: Box<[u8]>,
-    name: u16,
-    /// The parser locates such fields.
-    is_known: bool,
-}
-
-impl FieldLine {
-    /// Checks a field.
-    ///
-    /// # Errors
-    ///
-    /// As [`field`].
-    pub fn new(name: &str, value: &[u8]) -> Result<Self, EncodeError> {
-        let mut line = Vec::with_capacity(name.len() + value.len() + 4);
-        field(&mut line, name, value)?;
-        Ok(Self {
-            line: line.into(),
-            name: u16::try_from(name.len()).map_err(|_| EncodeError::FieldName)?,
-            is_known: KnownField::of(name.as_bytes()).is_some(),
-        })
-    }
-
-    /// Replaces bytes of the value, from `at`, by as many others.
-    ///
-    /// # Errors
-    ///
-    /// [`EncodeError::FieldValue`] if the value is too short, or `part` is not visible ASCII.
-    #[inline]
-    pub fn overwrite<const N: usize>(
-        &mut self,
-        at: usize,
-        part: &[u8; N],
-    ) -> Result<(), EncodeError> {
-        let start = usize::from(self.name) + 2 + at;
-        let end = self.line.len() - 2;
-        let own = self.line[..end].get_mut(start..start + N);
-        // Not one after the other, so that the compiler compares many at once.
-        let is_visible = part
-            .iter()
-            .fold(true, |all, byte| all & byte.is_ascii_graphic());
-        let own = own.filter(|_| is_visible);
-        own.ok_or(EncodeError::FieldValue)?.copy_from_slice(part);
-        Ok(())
-    }
-
-    /// Returns the name and the value.
-    pub(crate) fn parts(&self) -> (&str, &[u8]) {
-        let (name, rest) = self.line.split_at(usize::from(self.name));
-        (chars::ascii(name), &rest[2..rest.len() - 2])
-    }
-
-    /// Returns `true` if it is one of the fields that the parser locates.
-    #[inline]
-    pub(crate) fn is_known(&self) -> bool {
-        self.is_known
-    }
-
-    /// Returns the length of the name.
-    #[inline]
-    pub(crate) fn name_len(&self) -> usize {
-        usize::from(self.name)
-    }
-
-    /// Returns the line with its CR LF.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.line
-    }
-}
-
-impl fmt::Debug for FieldLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.line.escape_ascii())
-    }
-}
-
 /// Checks a field name that is neither `Content-Length` nor `Transfer-Encoding`.
 #[inline]
 pub(in crate::codec) fn check_name(name: &[u8]) -> Result<(), EncodeError> {
@@ -376,14 +273,6 @@ mod tests {
                 assert_eq!(whole, parts);
             }
         }
-    }
-
-    #[test]
-    fn a_line_has_its_name_and_its_value() {
-        let line = FieldLine::new("Server", b"").unwrap();
-        assert_eq!(line.parts(), ("Server", &b""[..]));
-        let line = FieldLine::new("Date", b"x: y").unwrap();
-        assert_eq!(line.parts(), ("Date", &b"x: y"[..]));
     }
 
     #[test]

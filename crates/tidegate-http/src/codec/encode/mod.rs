@@ -28,24 +28,28 @@
 //! | `status` | the standard reason phrases |
 //! | `date` | [`HttpDate`] |
 //! | `head` | start lines and field lines |
+//! | `lines` | [`FieldLines`](super::FieldLines): checked once, written many times |
 //! | `body` | [`BodyEncoder`] |
 
 mod body;
 mod date;
 mod error;
 mod head;
+mod lines;
 mod status;
 
 pub use self::body::BodyEncoder;
 pub use self::date::HttpDate;
 pub use self::error::EncodeError;
 pub use self::head::{
-    CONTINUE, FieldLine, connection_close, connection_keep_alive, date, field, field_line, framing,
-    head_end, request_line, status_line,
+    CONTINUE, connection_close, connection_keep_alive, date, field, framing, head_end,
+    request_line, status_line,
 };
+pub use self::lines::{FieldLines, field_lines};
 pub use self::status::reason;
 
 pub(super) use self::body::is_forbidden_trailer;
 pub(super) use self::head::{check_name, check_value, put};
 
 pub(crate) use self::head::end_with_length;
+pub(crate) use self::lines::is_visible;

@@ -1,9 +1,11 @@
 //! Copies of heads, which can be kept and changed: what a proxy forwards.
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes};
 
 use crate::codec::chars::{self, TARGET};
-use crate::codec::encode::{EncodeError, FieldLine, status_line};
+use crate::codec::encode::{EncodeError, FieldLines, status_line};
 use crate::codec::framing::BodyFraming;
 use crate::codec::limits::HeadLimits;
 use crate::codec::method::MethodCode;
@@ -92,13 +94,21 @@ impl OwnedRequestHead {
         self.head.append(name, value)
     }
 
-    /// Adds fields that were checked before at the end, which costs one copy for each.
+    /// Adds those of these `fields` at the end, counted from zero, which costs one copy.
     ///
     /// # Errors
     ///
-    /// As [`append`](Self::append); the lines before the wrong one were added.
-    pub fn append_lines(&mut self, lines: &[FieldLine]) -> Result<(), EncodeError> {
-        self.head.append_lines(lines)
+    /// As [`append`](Self::append). Fields before the wrong one may have been added.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many `lines`.
+    pub fn append_lines(
+        &mut self,
+        lines: &FieldLines,
+        fields: Range<usize>,
+    ) -> Result<(), EncodeError> {
+        self.head.append_lines(lines, fields)
     }
 
     /// Replaces the target.

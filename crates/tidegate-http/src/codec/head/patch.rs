@@ -4,9 +4,11 @@
 //! change: a field is dropped by its offsets, and a value is replaced by those of the new text.
 //! Nothing that would change the framing is accepted, except through [`Patchable::set_framing`].
 
+use std::ops::Range;
+
 use bytes::BufMut;
 
-use crate::codec::encode::{self, EncodeError, FieldLine, check_name, check_value, put};
+use crate::codec::encode::{self, EncodeError, FieldLines, check_name, check_value, put};
 use crate::codec::framing::BodyFraming;
 use crate::codec::known::KnownField;
 
@@ -59,18 +61,35 @@ impl Patchable {
     }
 
     /// Adds fields that were checked before.
-    pub(super) fn append_lines(&mut self, lines: &[FieldLine]) -> Result<(), EncodeError> {
-        for line in lines {
-            if line.is_known() {
-                // There may be one already.
-                let (name, value) = line.parts();
-                self.append(name, value)?;
-                continue;
-            }
-            let (name, text) = (line.name_len(), line.as_bytes());
-            self.push_span(name, text.len() - name - 4)?;
-            self.bytes.extend_from_slice(text);
+    pub(super) fn append_lines(
+        &mut self,
+        lines: &FieldLines,
+        fields: Range<usize>,
+    ) -> Result<(), EncodeError> {
+        let places = &lines.places()[fields];
+        if lines.has_known() {
+            // There may be one already.
+            let mut parts = places.iter().map(|place| lines.parts(*place));
+            return parts.try_for_each(|(name, value)| self.append(name, value));
         }
+        let (Some(first), Some(last)) = (places.first(), places.last()) else {
+            return Ok(());
+        };
+        let text = &lines.as_bytes()[usize::from(first.start)..usize::from(last.end)];
+        let start = self.bytes.len();
+        let too_many = self.spans.len() + places.len() > MOST_FIELDS;
+        if too_many || start + text.len() > usize::from(u16::MAX) {
+            return Err(EncodeError::HeadTooLarge);
+        }
+        // Each of them is below the end, which fits.
+        let moved = |at: u16| (start as u16).wrapping_add(at - first.start);
+        self.spans.extend(places.iter().map(|place| Span {
+            name: moved(place.start),
+            name_end: moved(place.name_end),
+            value: moved(place.name_end + 2),
+            value_end: moved(place.end - 2),
+        }));
+        self.bytes.extend_from_slice(text);
         Ok(())
     }
 

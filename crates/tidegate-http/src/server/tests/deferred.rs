@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_net::InputShutdown;
 
 use super::{Client, closing, get, ok};
-use crate::codec::{BodyLimits, HeadLimits, HeadTable, Method, ResponseDecoder};
+use crate::codec::{BodyLimits, FieldLines, HeadLimits, HeadTable, Method, ResponseDecoder};
 use crate::server::DeferredResponse;
 
 pub(super) type Later<T> = Arc<Mutex<Vec<(String, T)>>>;
@@ -41,6 +41,37 @@ fn deferred_responses_are_sent_in_the_order_of_the_requests() {
     let first = "HTTP/1.1 404 Not Found\r\nx: y\r\nContent-Length: 1\r\n\r\na".to_owned();
     assert_eq!(client.responses(), first + &ok("now") + &ok("b"));
     assert!(client.is_open());
+}
+
+#[test]
+fn a_checked_field_gets_the_value_of_a_response() {
+    let line = |name, value: &[u8]| FieldLines::new(name, value).unwrap();
+    let (mut client, later) = deferring();
+    client.send(get("/"));
+    let id = line("X-Id", b"0000");
+    take(&later, "/").field_with(&id, b"12~!").body("x");
+    let head = "HTTP/1.1 200 OK\r\nX-Id: 12~!\r\nContent-Length: 1\r\n\r\n";
+    assert_eq!(client.responses(), format!("{head}x"));
+    assert_eq!(id.as_bytes(), b"X-Id: 0000\r\n");
+    let wrong = [
+        (id.clone(), b"1\r\n2"),
+        (id.clone(), b"1 23"),
+        (line("X-Id", b"00000"), b"1234"),
+        (line("X-Id", b"000"), b"1234"),
+        (id.and("X-Id", b"0000").unwrap(), b"1234"),
+        (line("Date", b"0000"), b"1234"),
+    ];
+    for (line, value) in wrong {
+        let (mut client, later) = deferring();
+        client.send(get("/"));
+        take(&later, "/").field_with(&line, value).body("x");
+        assert_eq!(
+            client.responses(),
+            closing("500 Internal Server Error"),
+            "{line:?}"
+        );
+        assert_eq!(client.metrics().mistakes, 1, "{line:?}");
+    }
 }
 
 /// Passes fields of a received head on, as a proxy does: each by `field`, or all at once.

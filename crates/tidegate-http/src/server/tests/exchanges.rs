@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_net::Draining;
 
-use crate::codec::FieldLine;
+use crate::codec::FieldLines;
 use crate::server::ResponseStream;
 
 use super::{Client, closing, echo, get, ok};
@@ -81,18 +81,19 @@ fn send_piece(mut stream: ResponseStream) {
 
 #[test]
 fn lines_that_were_checked_before_are_fields_like_others() {
-    let line = |name, value: &[u8]| FieldLine::new(name, value).unwrap();
-    let (server, close) = (line("Server", b"mine"), line("Connection", b"close"));
+    let line = |name, value: &[u8]| FieldLines::new(name, value).unwrap();
+    let server = line("Server", b"mine").and("Vary", b"*").unwrap();
+    let close = line("X", b"y").and("Connection", b"close").unwrap();
     let mut client = Client::new(move |request, response| {
-        let response = response.field_line(&server).field("A", "b");
+        let response = response.field_lines(&server).field("A", "b");
         match request.path() {
-            "/close" => response.field_line(&close).body("x"),
+            "/close" => response.field_lines(&close).body("x"),
             _ => response.body("x"),
         }
     });
-    let head = "HTTP/1.1 200 OK\r\nServer: mine\r\nA: b\r\nContent-Length: 1\r\n";
+    let head = "HTTP/1.1 200 OK\r\nServer: mine\r\nVary: *\r\nA: b\r\nContent-Length: 1\r\n";
     assert_eq!(client.send(get("/")), format!("{head}\r\nx"));
-    let closing = format!("{head}Connection: close\r\n\r\nx");
+    let closing = format!("{head}Connection: close\r\n\r\nx").replace("b\r\n", "b\r\nX: y\r\n");
     assert_eq!(client.send(get("/close")), closing);
     assert!(!client.is_open());
 }
