@@ -51,18 +51,13 @@ pub struct Exchange<H: ExchangeHandler> {
 }
 
 impl<H: ExchangeHandler> Exchange<H> {
-    pub(super) fn reused(
-        host: &Arc<Host<H>>,
-        label: &Arc<str>,
-        id: u64,
-        idle: Idle<Link<H>>,
-    ) -> Self {
+    pub(super) fn reused(host: &Arc<Host<H>>, label: &Arc<str>, idle: Idle<Link<H>>) -> Self {
         let (link, place) = idle.split();
         link.slot.set_label(label);
         Self {
             host: Arc::clone(host),
+            id: link.slot.new_id(),
             link,
-            id,
             stage: Some(Stage::Reused(place)),
         }
     }
@@ -70,15 +65,14 @@ impl<H: ExchangeHandler> Exchange<H> {
     pub(super) fn fresh(
         host: &Arc<Host<H>>,
         label: &Arc<str>,
-        id: u64,
         link: Link<H>,
         lease: Lease<Link<H>>,
     ) -> Self {
         link.slot.set_label(label);
         Self {
             host: Arc::clone(host),
+            id: link.slot.new_id(),
             link,
-            id,
             stage: Some(Stage::New(lease)),
         }
     }

@@ -164,6 +164,8 @@ pub(super) struct Begun<R: Send + 'static> {
 pub(super) struct Slot<R: Send + 'static> {
     /// The number of the exchange in progress, or zero. Set under the lock.
     id: AtomicU64,
+    /// The number of the last exchange of a handler. Only the owner of the connection touches it.
+    last: AtomicU64,
     /// What its errors call a request, unless the request has a label of its own.
     label: OnceLock<Arc<str>>,
     state: Mutex<State<R>>,
@@ -193,6 +195,7 @@ impl<R: Send + 'static> Slot<R> {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             id: AtomicU64::new(0),
+            last: AtomicU64::new(0),
             label: OnceLock::new(),
             state: Mutex::new(State {
                 begun: None,
@@ -202,6 +205,14 @@ impl<R: Send + 'static> Slot<R> {
                 closed: false,
             }),
         })
+    }
+
+    /// Returns a number that no earlier exchange of this connection has, and that is not zero. Called by
+    /// whoever has made the connection, or has taken it out of the pool, so there is one caller at a time.
+    pub(super) fn new_id(&self) -> u64 {
+        let id = self.last.load(Ordering::Relaxed) + 1;
+        self.last.store(id, Ordering::Relaxed);
+        id
     }
 
     /// Sets the label, once: an upstream has connections of its own.

@@ -62,13 +62,15 @@ pub struct Upstream<H: ExchangeHandler> {
 struct Shared<H: ExchangeHandler> {
     host: Arc<Host<H>>,
     label: Arc<str>,
-    next: AtomicU64,
+    /// How many searches had no loop of their own.
+    elsewhere: AtomicU64,
 }
 
 impl<H: ExchangeHandler> Shared<H> {
-    /// Returns the number of a new exchange, which is not zero.
-    fn new_id(&self) -> u64 {
-        self.next.fetch_add(1, Ordering::Relaxed)
+    /// Returns the number of a loop for a search from elsewhere.
+    fn any_loop(&self) -> usize {
+        let turn = self.elsewhere.fetch_add(1, Ordering::Relaxed);
+        self.host.any_loop(turn)
     }
 
     fn error(&self, kind: Kind, phase: Phase) -> ClientError {
@@ -88,7 +90,7 @@ impl<H: ExchangeHandler> Upstream<H> {
             shared: Arc::new(Shared {
                 host,
                 label: Arc::from(label),
-                next: AtomicU64::new(1),
+                elsewhere: AtomicU64::new(0),
             }),
         }
     }
@@ -97,7 +99,7 @@ impl<H: ExchangeHandler> Upstream<H> {
     pub fn try_acquire(&self) -> Option<Exchange<H>> {
         let Shared { host, label, .. } = &*self.shared;
         let idle = host.pool.try_idle(host.current_loop()?)?;
-        Some(Exchange::reused(host, label, self.shared.new_id(), idle))
+        Some(Exchange::reused(host, label, idle))
     }
 
     /// Takes a connection: an idle one, a new one, or, if the limit is reached, the next one that
@@ -112,7 +114,7 @@ impl<H: ExchangeHandler> Upstream<H> {
         let host = &self.shared.host;
         let at = host.current_loop();
         let search = Arc::new(Search {
-            at: at.unwrap_or_else(|| host.any_loop(self.shared.new_id())),
+            at: at.unwrap_or_else(|| self.shared.any_loop()),
             is_current: at.is_some(),
             shared: Arc::clone(&self.shared),
             state: Mutex::new(State {
@@ -280,11 +282,8 @@ impl<H: ExchangeHandler> Search<H> {
         };
         let Shared { host, label, .. } = &*self.shared;
         match grant {
-            Grant::Reused(idle) => {
-                let id = self.shared.new_id();
-                // If it is not wanted, dropping the exchange returns the connection.
-                self.finish(Ok(Exchange::reused(host, label, id, idle)));
-            }
+            // If it is not wanted, dropping the exchange returns the connection.
+            Grant::Reused(idle) => self.finish(Ok(Exchange::reused(host, label, idle))),
             Grant::New(lease) if wanted => self.connect(lease),
             Grant::New(lease) => drop(lease),
         }
@@ -321,10 +320,7 @@ impl<H: ExchangeHandler> Search<H> {
         let Shared { host, label, .. } = &*self.shared;
         match Link::of(channel) {
             // If it is not wanted, dropping the exchange closes the connection.
-            Some(link) => {
-                let id = self.shared.new_id();
-                self.finish(Ok(Exchange::fresh(host, label, id, link, lease)));
-            }
+            Some(link) => self.finish(Ok(Exchange::fresh(host, label, link, lease))),
             // The handler of every connection stores its slot when it is added.
             None => channel.close().on_complete(move |_| drop(lease)),
         }

@@ -15,6 +15,25 @@ thread_local! {
         Cell::new((0, HttpDate::from_unix_seconds(0)));
 }
 
+/// The date of all responses to one read, found out when the first of them needs it.
+#[derive(Debug)]
+pub(crate) struct ReadDate {
+    /// The time of the read.
+    at: u64,
+    date: Option<HttpDate>,
+}
+
+impl ReadDate {
+    pub(crate) fn new(at: u64) -> Self {
+        Self { at, date: None }
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, wall: &WallClock) -> &HttpDate {
+        self.date.get_or_insert_with(|| wall.date_at(self.at))
+    }
+}
+
 /// The time of day, derived from the clock of the event loops, so that a test controls it.
 #[derive(Clone, Debug)]
 pub(crate) struct WallClock {

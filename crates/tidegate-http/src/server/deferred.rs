@@ -61,6 +61,7 @@ impl DeferredResponse {
     }
 
     /// Sets the status, from 200 to 999. It is 200 unless it is set.
+    #[inline]
     pub fn status(mut self, status: u16) -> Self {
         self.head.status(&mut self.out, status);
         self

@@ -111,6 +111,7 @@ impl HeadWriter {
     }
 
     /// Sets the status. After the first field, the status line is written again.
+    #[inline]
     pub(crate) fn status(&mut self, out: &mut BytesMut, status: u16) {
         if !(200..=999).contains(&status) {
             self.mistake.get_or_insert(EncodeError::Status);
@@ -119,15 +120,21 @@ impl HeadWriter {
         self.set_status(out, status);
     }
 
+    #[inline]
     fn set_status(&mut self, out: &mut BytesMut, status: u16) {
         self.status = status;
         if self.line_end != self.start {
-            let fields = out[self.line_end..].to_vec();
-            out.truncate(self.start);
-            self.line_end = self.start;
-            self.write_line(out);
-            out.extend_from_slice(&fields);
+            self.write_line_again(out);
         }
+    }
+
+    #[cold]
+    fn write_line_again(&mut self, out: &mut BytesMut) {
+        let fields = out[self.line_end..].to_vec();
+        out.truncate(self.start);
+        self.line_end = self.start;
+        self.write_line(out);
+        out.extend_from_slice(&fields);
     }
 
     /// Adds a field.
@@ -249,7 +256,7 @@ impl HeadWriter {
             && self.is_usual(to)
         {
             let date = (!self.has_date).then_some(date);
-            encode::end_with_length(out, length, date)?;
+            encode::end_with_length(out, length, date);
             return Ok((body, false));
         }
         let sent = match self.status {
@@ -327,7 +334,9 @@ impl HeadWriter {
     }
 
     fn begin(&mut self, out: &mut BytesMut) {
-        if let Err(mistake) = encode::status_line(out, self.status) {
+        if self.status == 200 {
+            out.extend_from_slice(encode::OK_LINE);
+        } else if let Err(mistake) = encode::status_line(out, self.status) {
             self.mistake.get_or_insert(mistake);
         }
         self.line_end = out.len();

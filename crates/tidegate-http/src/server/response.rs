@@ -6,13 +6,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tidegate_net::internal::StreamRoom;
 use tidegate_net::{Channel, FileRange};
 
+use super::date::ReadDate;
 use super::deferred::{DeferredResponse, ResponseStream};
 use super::flow::{FlowEnd, Window};
 use super::head_writer::{HeadWriter, ReplyTo};
 use super::reply_path::ReplyPath;
 use super::shared::ServerShared;
 use super::switch::{Switch, SwitchPlan};
-use crate::codec::{BodyFraming, EncodeError, FieldLines, HttpDate};
+use crate::codec::{BodyFraming, EncodeError, FieldLines};
 
 /// The largest body that is copied behind its head. A larger one is sent from its own memory.
 pub(crate) const INLINE_BODY: usize = 4 * 1024;
@@ -66,7 +67,7 @@ pub(crate) struct ResponseParts<'a> {
     /// For a response that is deferred or streamed.
     pub(crate) path: &'a mut Option<Arc<ReplyPath>>,
     /// The date of all responses to one read.
-    pub(crate) date: &'a HttpDate,
+    pub(crate) date: &'a mut ReadDate,
     /// No earlier response is outstanding.
     pub(crate) first: bool,
     /// For a response that is streamed.
@@ -88,7 +89,8 @@ impl ResponseParts<'_> {
     /// the response cannot be sent.
     fn finish(&mut self, body: BodyFraming) -> Option<(BodyFraming, bool)> {
         let to = self.shared.decide(self.to);
-        match self.head.finish(self.out, body, to, self.date) {
+        let date = self.date.get(&self.shared.wall);
+        match self.head.finish(self.out, body, to, date) {
             Ok(finished) => {
                 *self.status = self.head.status_code();
                 Some(finished)
@@ -265,7 +267,8 @@ impl<'a> Response<'a> {
     pub fn switch(self, handlers: impl FnOnce(Switch) -> Switch + Send + 'static) {
         let parts = self.parts;
         let (out, to, head) = (&mut *parts.out, parts.to, &mut parts.head);
-        *parts.served = match head.finish_switch(out, to, parts.date) {
+        let date = parts.date.get(&parts.shared.wall);
+        *parts.served = match head.finish_switch(out, to, date) {
             Ok(()) => Served::Switches(Box::new(SwitchPlan {
                 head: head.split_off(out),
                 status: head.status_code(),

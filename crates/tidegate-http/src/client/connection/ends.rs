@@ -32,9 +32,10 @@ impl<R: ExchangeHandler> Connection<R> {
 
     /// Ends the exchange after its response; `rest` was received behind it.
     pub(super) fn finish(&mut self, rest: &[u8], ctx: &mut HandlerContext<'_>) {
-        let Some(current) = self.current.take() else {
+        let Some(current) = &self.current else {
             return;
         };
+        let server_idle = current.server_idle.unwrap_or(Duration::MAX);
         let now = ctx.now();
         let age = Duration::from_nanos(now.saturating_sub(self.since));
         // The rest of a request that was not complete by now is not sent, and the connection cannot
@@ -48,8 +49,7 @@ impl<R: ExchangeHandler> Connection<R> {
             && self.served < self.limits.max_requests
             && age < self.limits.max_age;
         if usable && self.lease.is_some() {
-            let idle = current.server_idle.unwrap_or(Duration::MAX);
-            self.watch_idle(self.limits.idle.min(idle), now, ctx);
+            self.watch_idle(self.limits.idle.min(server_idle), now, ctx);
             self.sent_before = ctx.sent_bytes();
             self.slot.end();
             let slot = &self.slot;
@@ -63,7 +63,9 @@ impl<R: ExchangeHandler> Connection<R> {
         } else {
             self.close(ctx);
         }
-        current.receiver.end(ctx);
+        if let Some(current) = self.current.take() {
+            current.receiver.end(ctx);
+        }
     }
 
     /// Handles the deadline.

@@ -1,6 +1,6 @@
 //! Writes start lines and field lines.
 
-use bytes::BufMut;
+use bytes::{BufMut, BytesMut};
 
 use crate::codec::chars::{self, TARGET};
 use crate::codec::framing::BodyFraming;
@@ -14,6 +14,9 @@ use super::status::reason;
 /// The whole interim response that asks a client to send the body.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
+/// The first line of most responses.
+pub(crate) const OK_LINE: &[u8; 17] = b"HTTP/1.1 200 OK\r\n";
+
 /// Writes `HTTP/1.1`, the status and its standard reason phrase.
 ///
 /// # Errors
@@ -23,7 +26,7 @@ pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 #[inline]
 pub fn status_line<B: BufMut>(out: &mut B, status: u16) -> Result<(), EncodeError> {
     if status == 200 {
-        return put(out, &[b"HTTP/1.1 200 OK\r\n"]);
+        return put(out, &[OK_LINE]);
     }
     other_status_line(out, status)
 }
@@ -149,16 +152,8 @@ pub fn head_end<B: BufMut>(out: &mut B) -> Result<(), EncodeError> {
 
 /// Writes the end of most heads: `Content-Length`, `Date` unless there is one already, and the empty
 /// line, in one piece.
-///
-/// # Errors
-///
-/// [`EncodeError::Full`] if `out` has no room.
 #[inline]
-pub(crate) fn end_with_length<B: BufMut>(
-    out: &mut B,
-    length: u64,
-    date: Option<&HttpDate>,
-) -> Result<(), EncodeError> {
+pub(crate) fn end_with_length(out: &mut BytesMut, length: u64, date: Option<&HttpDate>) {
     const NAME: &[u8; 16] = b"Content-Length: ";
     const DIGITS: usize = 20;
     let mut line = [0; NAME.len() + DIGITS + HttpDate::LAST_FIELD_LEN];
@@ -193,7 +188,7 @@ pub(crate) fn end_with_length<B: BufMut>(
             at + 4
         }
     };
-    put(out, &[&line[..end]])
+    out.extend_from_slice(&line[..end]);
 }
 
 /// Checks a field name that is neither `Content-Length` nor `Transfer-Encoding`.
@@ -263,8 +258,8 @@ mod tests {
         let date = HttpDate::from_unix_seconds(784_111_777);
         for length in [0, 9, 10, 13, 99, 100, 4096, u64::MAX] {
             for date in [Some(&date), None] {
-                let (mut whole, mut parts) = (Vec::new(), Vec::new());
-                end_with_length(&mut whole, length, date).unwrap();
+                let (mut whole, mut parts) = (BytesMut::new(), BytesMut::new());
+                end_with_length(&mut whole, length, date);
                 framing(&mut parts, BodyFraming::Length(length)).unwrap();
                 if let Some(date) = date {
                     super::date(&mut parts, date).unwrap();

@@ -51,5 +51,5 @@ pub use self::status::reason;
 pub(super) use self::body::is_forbidden_trailer;
 pub(super) use self::head::{check_name, check_value, put};
 
-pub(crate) use self::head::end_with_length;
+pub(crate) use self::head::{OK_LINE, end_with_length};
 pub(crate) use self::lines::is_visible;

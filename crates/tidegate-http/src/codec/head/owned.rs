@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bytes::{BufMut, Bytes};
+use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::chars::{self, TARGET};
 use crate::codec::encode::{EncodeError, FieldLines, status_line};
@@ -162,9 +162,22 @@ impl OwnedRequestHead {
         self.head.encode(out, &self.request_line())
     }
 
+    /// Writes what [`encode`](Self::encode) writes into memory that grows, at less cost.
+    pub(crate) fn write_to(&self, out: &mut BytesMut) {
+        if let Some(text) = self.head.text() {
+            out.extend_from_slice(text);
+            return out.extend_from_slice(b"\r\n");
+        }
+        let encoded = self.encode(out);
+        debug_assert!(encoded.is_ok(), "growing memory is never full");
+    }
+
     /// Returns how many bytes [`encode`](Self::encode) writes.
     pub(crate) fn encoded_len(&self) -> usize {
-        self.head.encoded_len(&self.request_line())
+        match self.head.text() {
+            Some(text) => text.len() + 2,
+            None => self.head.encoded_len(&self.request_line()),
+        }
     }
 
     /// Returns what [`encode`](Self::encode) writes, in memory of exactly this size.

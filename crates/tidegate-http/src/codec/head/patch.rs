@@ -224,6 +224,12 @@ impl Patchable {
         start + fields + 2
     }
 
+    /// Returns the whole head in its order without the empty line at its end, if it is in memory so.
+    #[inline]
+    pub(super) fn text(&self) -> Option<&[u8]> {
+        self.is_text.then_some(&self.bytes)
+    }
+
     fn fields(&self) -> Fields<'_> {
         Fields {
             bytes: &self.bytes,

@@ -48,6 +48,7 @@ use tidegate_promise::Failure;
 use self::outcome::Asked;
 use self::waits::Waits;
 use super::body::BodyError;
+use super::date::ReadDate;
 use super::flow::Window;
 use super::head_writer::{HeadWriter, ReplyTo};
 use super::input::{Input, Received};
@@ -59,7 +60,7 @@ use super::service::Service;
 use super::shared::ServerShared;
 use super::trouble::Trouble;
 use super::wire::Wire;
-use crate::codec::{HttpDate, RefusalReason, RequestDecoder, RequestHead};
+use crate::codec::{RefusalReason, RequestDecoder, RequestHead};
 
 /// How many bytes of responses are gathered before the connection looks whether the client takes
 /// them.
@@ -117,6 +118,8 @@ pub(crate) struct Connection<S> {
     /// The clock's time at the last event, and when the current wait began.
     now: u64,
     since: u64,
+    /// When the deadline passes that is set; a time that is over if none is.
+    checks_at: u64,
     /// How many bytes were sent when the progress was last checked.
     sent: u64,
     /// How much of a streamed response may be on its way.
@@ -160,6 +163,7 @@ impl<S: Service> Connection<S> {
             draining: false,
             now: 0,
             since: 0,
+            checks_at: 0,
             sent: 0,
             window: Window::new(),
         }
@@ -260,7 +264,7 @@ impl<S: Service> Connection<S> {
     /// Handles as much of `input` as possible, and keeps the rest.
     fn advance<'a, I: Input>(&mut self, mut input: I, wire: &mut impl Wire<'a>) {
         let mut table = spare_table::take();
-        let mut date = None;
+        let mut date = ReadDate::new(self.now);
         self.advancing = true;
         let stop = loop {
             if self.decoder.in_body() && self.phase != Phase::Lingering {
@@ -284,8 +288,7 @@ impl<S: Service> Connection<S> {
             match self.decoder.head(&input, &mut table) {
                 Ok(Some(head)) => {
                     let length = head.len();
-                    let date = date.get_or_insert_with(|| self.shared.wall.date_at(self.now));
-                    self.serve(head, date, wire);
+                    self.serve(head, &mut date, wire);
                     input.advance(length);
                 }
                 Ok(None) => break Stop::NeedsMore,
@@ -364,7 +367,7 @@ impl<S: Service> Connection<S> {
 
     /// Calls the service for a request.
     #[inline]
-    fn serve<'a>(&mut self, head: RequestHead<'_>, date: &HttpDate, wire: &mut impl Wire<'a>) {
+    fn serve<'a>(&mut self, head: RequestHead<'_>, date: &mut ReadDate, wire: &mut impl Wire<'a>) {
         self.tally.request();
         let length = head.framing().length();
         if length.is_some_and(|length| length > self.shared.limits.body.body) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tidegate_core::internal::as_nanos;
 use tidegate_net::internal::StreamRoom;
 
 use super::{Connection, Phase};
@@ -71,7 +72,18 @@ impl<S: Service> Connection<S> {
     pub(super) fn begin_wait<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.since = self.now;
         let left = self.response_left().unwrap_or(Duration::MAX);
-        wire.deadline(CHECK, self.limit().min(left).max(LEAST));
+        self.check_after(self.limit().min(left), wire);
+    }
+
+    /// Checks the limits of time after `wait`, or before: an earlier deadline stays, which costs less
+    /// than to move it with each request. When it passes, the check looks what is left.
+    fn check_after<'a>(&mut self, wait: Duration, wire: &mut impl Wire<'a>) {
+        let wait = wait.max(LEAST);
+        let until = self.now.saturating_add(as_nanos(wait));
+        if !(self.now + 1..=until).contains(&self.checks_at) {
+            self.checks_at = until;
+            wire.deadline(CHECK, wait);
+        }
     }
 
     /// Returns how long the service still has to begin the response that the client waits for, unless
@@ -156,13 +168,14 @@ impl<S: Service> Connection<S> {
     /// Handles the end of a time limit.
     pub(crate) fn check<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.now = self.shared.wall.nanos();
+        self.checks_at = 0;
         let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
         let left = self.response_left();
         match self.waits {
             _ if left == Some(Duration::ZERO) => self.give_up_response(wire),
             Waits::Head | Waits::Body if waited < self.limit() => {
                 let left = left.unwrap_or(Duration::MAX).min(self.limit() - waited);
-                return wire.deadline(CHECK, left.max(LEAST));
+                return self.check_after(left, wire);
             }
             Waits::Head => self.refuse(RefusalReason::HeadTimeout, None, wire),
             Waits::Body => self.refuse_body(RefusalReason::BodyTimeout, wire),
@@ -205,6 +218,6 @@ impl<S: Service> Connection<S> {
             _ => self.limit(),
         };
         let response = self.response_left().unwrap_or(Duration::MAX);
-        wire.deadline(CHECK, left.min(response).max(LEAST));
+        self.check_after(left.min(response), wire);
     }
 }
