@@ -6,8 +6,8 @@
 //!
 //! # Invariants
 //!
-//! * The home of a cell is the first thread that asks for the value, and never changes while the
-//!   cell is shared.
+//! * The home of a cell is the thread that made it, if it was made by `here`, or else the first
+//!   thread that asks for the value. It never changes while the cell is shared.
 //! * Numbers of threads are not used again, so no later thread takes the place of one that has
 //!   ended: its cells are out of reach until they are dropped.
 
@@ -48,8 +48,8 @@ pub struct HomeCell<T> {
 }
 
 // SAFETY: through a shared cell, `get` gives out `&T` on one thread only. Which one is decided once:
-// `home` leaves 0 by one successful exchange, nothing else writes it through a shared reference, and
-// no two threads have the same number (`number`). A `&T` of a `T` that is not `Sync` cannot leave
+// `home` is made with the number of a thread, or leaves 0 by one successful exchange, nothing else
+// writes it through a shared reference, and no two threads have the same number (`number`). A `&T` of a `T` that is not `Sync` cannot leave
 // that thread. The home thread sees the value as it was made, because the reference to the cell came
 // to it from there. Other threads can only own the value, or drop it, with the cell, for which
 // `T: Send` is enough: then no reference to the cell is left.
@@ -60,6 +60,15 @@ impl<T> HomeCell<T> {
     pub fn new(value: T) -> Self {
         Self {
             home: AtomicU64::new(0),
+            value,
+        }
+    }
+
+    /// Creates a cell whose home is this thread, which costs less than to let the first use decide.
+    #[inline]
+    pub fn here(value: T) -> Self {
+        Self {
+            home: AtomicU64::new(number()),
             value,
         }
     }
@@ -152,6 +161,17 @@ mod tests {
             other.join().expect("it does not panic")
         });
         assert!(!after, "a later thread is another one");
+    }
+
+    #[test]
+    fn a_cell_that_is_made_here_is_at_home_here() {
+        let cell = HomeCell::here(RefCell::new(1));
+        assert!(format!("{cell:?}").contains("has_home: true"));
+        thread::scope(|scope| {
+            let other = scope.spawn(|| cell.get().is_some());
+            assert!(!other.join().expect("it does not panic"));
+        });
+        assert_eq!(cell.get().map(|value| value.replace(2)), Some(1));
     }
 
     #[test]

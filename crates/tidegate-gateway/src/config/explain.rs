@@ -62,7 +62,7 @@ impl Asked {
         };
         config.table.find(&RouteRequest {
             host: &self.host,
-            path: &self.path,
+            path: self.path.as_bytes(),
             method: &self.method,
             has_header: &has_header,
         })

@@ -29,11 +29,13 @@ const VIA: &str = "1.1 tidegate";
 /// What the gateway knows about the peer of a connection. Its texts are made once for all requests.
 #[derive(Debug)]
 pub(crate) struct Peer {
+    /// Its IP address. A Unix socket has none.
+    pub(crate) ip: Option<IpAddr>,
     /// The listener trusts the peer.
     pub(crate) trusted: bool,
     /// The protocol.
     proto: &'static str,
-    /// The address. A Unix socket has none.
+    /// The address as a text.
     address: Option<String>,
     /// The beginning of `Forwarded`, before the host.
     node: String,
@@ -52,13 +54,15 @@ struct Own {
 
 impl Peer {
     pub(crate) fn new(address: Option<SocketAddr>, trusted: bool, secure: bool) -> Self {
-        let address = address.map(|peer| peer.ip().to_canonical());
+        let ip = address.map(|peer| peer.ip());
+        let address = ip.map(|ip| ip.to_canonical());
         let node = match address {
             Some(IpAddr::V4(ip)) => format!("for={ip};host="),
             Some(IpAddr::V6(ip)) => format!("for=\"[{ip}]\";host="),
             None => "for=unknown;host=".to_owned(),
         };
         Self {
+            ip,
             trusted,
             proto: if secure { "https" } else { "http" },
             address: address.map(|address| address.to_string()),
@@ -72,19 +76,19 @@ impl Peer {
     /// # Errors
     ///
     /// A host that cannot be sent.
-    fn own(&mut self, host: &str) -> Result<&mut Own, EncodeError> {
+    fn own(&mut self, host: &str, ids: &Ids) -> Result<&mut Own, EncodeError> {
         let is_same = self.last.as_ref().is_some_and(|last| last.host == host);
         if !is_same {
             self.last = Some(Own {
                 host: host.to_owned(),
-                lines: self.lines(host)?,
+                lines: self.lines(host, ids)?,
                 fresh: Fresh::default(),
             });
         }
         self.last.as_mut().ok_or(EncodeError::FieldValue)
     }
 
-    fn lines(&self, host: &str) -> Result<FieldLines, EncodeError> {
+    fn lines(&self, host: &str, ids: &Ids) -> Result<FieldLines, EncodeError> {
         let add = |lines: FieldLines, name: &str, value: Option<&str>| match value {
             Some(value) => lines.and(name, value.as_bytes()),
             None => Ok(lines),
@@ -95,7 +99,7 @@ impl Peer {
         let lines = add(lines, "X-Forwarded-Host", named)?;
         let lines = add(lines, "X-Forwarded-Proto", Some(self.proto))?;
         let lines = add(lines, "Via", Some(VIA))?;
-        Fresh::add_to(lines)
+        Fresh::add_to(lines, ids)
     }
 
     /// Returns the member of `Forwarded` for a request for this host.
@@ -133,7 +137,7 @@ pub(crate) fn forward(
         let id = trace(&mut head, true, ids)?;
         return Ok((head, id));
     }
-    let Own { lines, fresh, .. } = peer.own(host)?;
+    let Own { lines, fresh, .. } = peer.own(host, ids)?;
     let (all, fresh_from) = (lines.len(), lines.len() - FRESH_LINES);
     if !has_via && !traced {
         // Nearly all of them.

@@ -96,7 +96,8 @@ impl RequestId {
 }
 
 /// Passes `traceparent` on if it is valid, and creates it otherwise. Keeps the request id of a
-/// trusted peer, and creates one otherwise. Returns the request id.
+/// trusted peer, and creates one otherwise, which is also that of the span in a new `traceparent`.
+/// Returns the request id.
 ///
 /// # Errors
 ///
@@ -112,31 +113,39 @@ pub(crate) fn trace(
     let given = own.filter(|id| trusted && is_id(id));
     let given = given.map(|id| String::from_utf8_lossy(id).into());
     let has_own = own.is_some();
+    let id = hex(ids.next());
     if !parent.is_some_and(is_parent) {
         let has_parent = parent.is_some();
         // What belongs to another trace says nothing about this one.
         if view.get(STATE).is_some() {
             head.remove(STATE);
         }
-        let mut parent = *NEW_PARENT;
-        for at in NUMBERS {
-            parent[at..at + 16].copy_from_slice(&hex(ids.next()));
-        }
+        let mut parent = new_parent(ids);
+        parent[TRACE_LOW..][..16].copy_from_slice(&hex(ids.next()));
+        parent[SPAN..][..16].copy_from_slice(&id);
         set(head, PARENT, &parent, has_parent)?;
     }
     if let Some(id) = given {
         return Ok(RequestId::Given(id));
     }
-    let id = hex(ids.next());
     set(head, REQUEST_ID, &id, has_own)?;
     Ok(RequestId::Own(id))
 }
 
 /// The value of a new `traceparent`, and where its numbers are.
 const NEW_PARENT: &[u8; 55] = b"00-00000000000000000000000000000000-0000000000000000-01";
-const NUMBERS: [usize; 3] = [3, 19, 36];
+const TRACE_HIGH: usize = 3;
+const TRACE_LOW: usize = 19;
+const SPAN: usize = 36;
 /// The value of an `X-Request-Id` before its number is written.
 const NEW_ID: &[u8; 16] = &[b'0'; 16];
+
+/// Returns a new `traceparent` without its last two numbers.
+fn new_parent(ids: &Ids) -> [u8; 55] {
+    let mut parent = *NEW_PARENT;
+    parent[TRACE_HIGH..][..16].copy_from_slice(&hex(ids.next()));
+    parent
+}
 
 /// Returns `true` if a request with this field may belong to a trace, or has an id: [`trace`] says
 /// what becomes of it.
@@ -159,8 +168,10 @@ pub(super) const FRESH_LINES: usize = 2;
 
 impl Fresh {
     /// Adds the lines whose numbers are written for each request: `traceparent` and `X-Request-Id`.
-    pub(super) fn add_to(lines: FieldLines) -> Result<FieldLines, EncodeError> {
-        lines.and(PARENT, NEW_PARENT)?.and(REQUEST_ID, NEW_ID)
+    /// The traces of these requests have the first half of their number in common.
+    pub(super) fn add_to(lines: FieldLines, ids: &Ids) -> Result<FieldLines, EncodeError> {
+        let lines = lines.and(PARENT, &new_parent(ids))?;
+        lines.and(REQUEST_ID, NEW_ID)
     }
 
     /// Writes new numbers into the last lines, as [`trace`] does. Returns the id of the request.
@@ -170,11 +181,10 @@ impl Fresh {
         ids: &Ids,
     ) -> Result<RequestId, EncodeError> {
         let first = lines.len() - FRESH_LINES;
-        let [numbers @ .., id] = ids.several::<4>(&mut self.reserved);
-        for (at, number) in NUMBERS.into_iter().zip(numbers) {
-            lines.overwrite(first, at, &hex(number))?;
-        }
+        let [trace, id] = ids.several(&mut self.reserved);
         let id = hex(id);
+        lines.overwrite(first, TRACE_LOW, &hex(trace))?;
+        lines.overwrite(first, SPAN, &id)?;
         lines.overwrite(first + 1, 0, &id)?;
         Ok(RequestId::Own(id))
     }
@@ -193,25 +203,28 @@ fn set(
 }
 
 /// Returns a number as 16 hexadecimal digits.
+// The steps of one number are few; mixed with those of a second one, they are many more.
+#[inline(never)]
 fn hex(number: u64) -> [u8; 16] {
     let mut digits = [0; 16];
-    for (two, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
-        two.copy_from_slice(&PAIRS[usize::from(byte)]);
-    }
+    let (high, low) = digits.split_at_mut(8);
+    high.copy_from_slice(&eight_digits((number >> 32) as u32).to_be_bytes());
+    low.copy_from_slice(&eight_digits(number as u32).to_be_bytes());
     digits
 }
 
-/// The two hexadecimal digits of each byte.
-const PAIRS: [[u8; 2]; 256] = {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut pairs = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
-        byte += 1;
-    }
-    pairs
-};
+/// Returns the hexadecimal digits of a number, the first one in the highest byte.
+fn eight_digits(number: u32) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    // Four bits in each byte.
+    let mut digits = u64::from(number);
+    digits = (digits | digits << 16) & 0x0000_FFFF_0000_FFFF;
+    digits = (digits | digits << 8) & 0x00FF_00FF_00FF_00FF;
+    digits = (digits | digits << 4) & (ONES * 0x0F);
+    // One in each byte above 9.
+    let letters = (digits + ONES * 6) >> 4 & ONES;
+    digits + ONES * u64::from(b'0') + letters * u64::from(b'a' - b'9' - 1)
+}
 
 /// Returns `true` for an id of letters, digits and some marks.
 fn is_id(id: &[u8]) -> bool {
@@ -307,6 +320,27 @@ mod tests {
             assert_eq!(head.as_head().get("X-Request-Id"), Some(id.as_bytes()));
             assert_eq!(head.as_head().get_all("X-Request-Id").count(), 1);
         }
+    }
+
+    #[test]
+    fn a_new_span_has_the_id_of_a_new_request() {
+        let (ids, mut fresh) = (Ids::seeded(1), Fresh::default());
+        let mut lines = Fresh::add_to(FieldLines::new("A", b"1").unwrap(), &ids).unwrap();
+        for _ in 0..100 {
+            let (mut one, mut two) = (head_of(""), head_of(""));
+            let ours = fresh.write(&mut lines, &ids).unwrap();
+            two.append_lines(&lines, 1..3).unwrap();
+            for (id, head) in [(trace(&mut one, true, &ids).unwrap(), &one), (ours, &two)] {
+                let (view, id) = (head.as_head(), id.as_str().as_bytes());
+                let parent = view.get("traceparent").unwrap();
+                assert!(is_parent(parent), "{}", String::from_utf8_lossy(parent));
+                assert_eq!(&parent[SPAN..][..16], id);
+                assert_eq!(view.get("X-Request-Id"), Some(id));
+            }
+        }
+        let mut head = head_of("x-request-id: given\r\n");
+        assert_eq!(trace(&mut head, true, &ids).unwrap().as_str(), "given");
+        assert!(is_parent(head.as_head().get("traceparent").unwrap()));
     }
 
     #[test]

@@ -48,8 +48,8 @@ impl Rewriting {
         self.host.is_some() || self.path.is_some()
     }
 
-    /// Returns `true` if requests are not changed.
-    fn is_empty(&self) -> bool {
+    /// Returns `true` if requests are not changed, except that their paths are in normal form.
+    pub(crate) fn is_empty(&self) -> bool {
         !self.changes_target() && self.request.is_empty()
     }
 

@@ -11,7 +11,7 @@ use tidegate::net::{Bytes, Handler, HandlerContext};
 
 use super::flight::{Back, Ended, Flight, Stage, State};
 use super::held::Held;
-use super::logged::End;
+use super::logged::{End, logs_served};
 use super::times::Times;
 use crate::balance::Lease;
 use crate::fields::{Dropped, is_trailer};
@@ -46,10 +46,10 @@ impl Answer {
         self.held
     }
 
-    fn verdict(&self, is_success: bool) {
-        let entry = self.held.as_ref().and_then(|held| held.entry.as_ref());
+    fn verdict(&mut self, is_success: bool) {
+        let entry = self.held.as_mut().and_then(|held| held.entry.as_mut());
         if let Some(entry) = entry {
-            entry.verdict(is_success);
+            entry.verdict_alone(is_success);
         }
     }
 }
@@ -247,8 +247,9 @@ impl Flight {
         if !state.is_at(attempt) {
             return;
         }
-        // Nearly all of them. Without a log, nobody asks for what was done.
-        let done = self.gate().reports.log.is_some().then(|| state.done());
+        // Nearly all of them. Without a line in the log, nobody asks for what was done.
+        let is_logged = logs_served(self.gate(), &self.route().log, state.status);
+        let done = is_logged.then(|| state.done());
         if let Some((stage, server)) = state.end_sent() {
             drop(state);
             drop(stage);

@@ -43,8 +43,9 @@ use super::upstream::Chosen;
 use crate::command::{Problem, Reason};
 use crate::fields::RequestId;
 
-/// The attempts of a request whose route has retries.
-pub(super) type Tries = Attempts<(), Infallible>;
+/// The attempts of a request whose route has retries. Apart from the request, which is smaller so and
+/// costs less to make: most have none.
+pub(super) type Tries = Box<Attempts<(), Infallible>>;
 
 /// The state of a request, borrowed for one step.
 pub(super) type Locked<'a> = RefMut<'a, State>;
@@ -278,7 +279,7 @@ impl Flight {
             client: start.client,
             original: start.original,
             tunnel: start.tunnel,
-            state: HomeCell::new(RefCell::new(State {
+            state: HomeCell::here(RefCell::new(State {
                 stage: Stage::Admitting,
                 attempt: 1,
                 back: Some(Back::Waiting(start.back)),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tidegate::http::Files;
 use tidegate::isolate::{Command, ConfigError, Isolation, Retry, RetryBudget};
+use tidegate_core::internal::as_nanos;
 
 use super::answer::Answer;
 use super::gate::Gate;
@@ -83,6 +84,8 @@ pub(super) struct ProxyRoute {
     budget: Option<RetryBudget>,
     pub(super) attempt_timeout: Option<Duration>,
     pub(super) timeout: Option<Duration>,
+    /// The timeout in nanoseconds; `u64::MAX` for none.
+    limit_nanos: u64,
     pub(super) fallback: Option<Fallback>,
     /// Requests wait while the limit is reached.
     pub(super) waits: bool,
@@ -93,10 +96,7 @@ pub(super) struct ProxyRoute {
 impl ProxyRoute {
     /// Returns when the time of a request is over that has begun at `began`.
     pub(super) fn until(&self, began: u64) -> u64 {
-        self.timeout.map_or(u64::MAX, |limit| {
-            let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-            began.saturating_add(limit)
-        })
+        began.saturating_add(self.limit_nanos)
     }
 }
 
@@ -395,6 +395,7 @@ fn proxy(
         budget,
         attempt_timeout: route.retry.as_ref().and_then(|retry| retry.attempt_timeout),
         timeout: route.timeout,
+        limit_nanos: route.timeout.map_or(u64::MAX, as_nanos),
         fallback: fallback.flatten(),
         waits: route.queue.is_some(),
         server_timing: route.server_timing,

@@ -101,6 +101,12 @@ impl<'a> Seen<'a> {
     }
 }
 
+/// Returns `true` if a share of the requests is logged that an upstream has served with this status.
+#[inline]
+pub(super) fn logs_served(gate: &Gate, settings: &Log, status: u16) -> bool {
+    gate.reports.log.is_some() && served(status).is_logged(settings)
+}
+
 /// Logs a request to which the gateway itself has responded, on loop `home`.
 pub(super) fn log_local(
     (gate, settings): (&Gate, &Log),

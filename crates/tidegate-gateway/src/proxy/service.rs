@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::http::codec::{
-    EncodeError, KnownField, OwnedRequestHead, RefusalReason, RequestHead,
+    EncodeError, KnownField, OwnedRequestHead, RefusalReason, RequestHead, TargetForm,
 };
 use tidegate::http::{Files, Method, Request, Response, Service};
 use tidegate::isolate::{Entry, Verdict};
@@ -29,7 +29,7 @@ use super::tunnel;
 use crate::command::Problem;
 use crate::config::Network;
 use crate::fields::{self, Peer, RequestId};
-use crate::route::{RouteRequest, normal, without_port};
+use crate::route::{RouteRequest, normal_bytes, without_port};
 
 /// The time of a request whose route has no timeout, for the retries of its command.
 const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -87,10 +87,17 @@ struct Found<'a, 'h> {
     /// The host that the client asks for, with its port.
     host: &'h str,
     /// The path in normal form.
-    path: Cow<'a, str>,
+    path: Cow<'a, [u8]>,
     home: usize,
     /// When the head was received.
     began: u64,
+}
+
+impl Found<'_, '_> {
+    /// Returns the path as a text.
+    fn path(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.path)
+    }
 }
 
 impl ProxyService {
@@ -165,7 +172,7 @@ impl Caller {
         let start = Start {
             head,
             request_id,
-            client: self.address(found.request.channel()),
+            client: self.peer.as_ref().and_then(|peer| peer.ip),
             original,
             body: has_body.then(|| found.request.into_body()),
             back: response.defer(),
@@ -305,9 +312,13 @@ impl Caller {
         if head.as_head().known(KnownField::Host) != Some(host.as_bytes()) {
             head.replace("Host", host.as_bytes())?;
         }
-        route
-            .rewriting
-            .request(&mut head, &route.path, &found.path)?;
+        // A path in normal form is borrowed from the head.
+        let is_as_received =
+            matches!(found.path, Cow::Borrowed(_)) && received.form() == TargetForm::Origin;
+        let rewriting = &route.rewriting;
+        if !is_as_received || !rewriting.is_empty() {
+            rewriting.request(&mut head, &route.path, &found.path())?;
+        }
         Ok((head, id))
     }
 }
@@ -353,7 +364,7 @@ impl Service for ProxyService {
             Action::Proxy(proxy) => caller.pass_on(route, proxy, found, response),
             Action::Redirect(redirect) => {
                 caller.log(&found, route, End::Local(redirect.status.0), false);
-                let location = fields::location(&redirect.to, host, &found.path, head.query());
+                let location = fields::location(&redirect.to, host, &found.path(), head.query());
                 let response = response.status(redirect.status.0);
                 response.field("Location", location).body("");
             }
@@ -399,12 +410,12 @@ fn find<'a, 'l>(
     live: &'l Live,
     head: &RequestHead<'a>,
     host: &str,
-) -> Result<(&'l RouteState, Cow<'a, str>), NoRoute> {
+) -> Result<(&'l RouteState, Cow<'a, [u8]>), NoRoute> {
     let refused = |status, word, text| NoRoute { status, word, text };
     let is_connect = head.method() == Method::Connect;
     // It has no path.
-    let path = if is_connect { "/" } else { head.path() };
-    let path = normal(path);
+    let path = if is_connect { b"/" } else { head.path_bytes() };
+    let path = normal_bytes(path);
     let path = path.ok_or(refused(400, "path", "the path is not valid\n"))?;
     let has_header = |name: &str, value: &str| {
         let mut values = head.get_all(name);
@@ -444,7 +455,7 @@ impl fmt::Debug for ProxyService {
 fn begin_tries(proxy: &ProxyRoute) -> Option<Tries> {
     let retry = proxy.retry.as_ref()?;
     let whole = proxy.timeout.unwrap_or(NO_LIMIT);
-    Some(retry.begin(proxy.command.call().timeout(whole)))
+    Some(Box::new(retry.begin(proxy.command.call().timeout(whole))))
 }
 
 /// How a request begins.

@@ -17,7 +17,7 @@ mod table;
 mod tests;
 
 pub use host::{HostPattern, without_port};
-pub use path::{PathPattern, Segment, normal};
+pub use path::{PathPattern, Segment, normal, normal_bytes};
 pub use request::RouteRequest;
 pub use rule::Rule;
 pub use table::{Table, Tie};

@@ -168,7 +168,7 @@ impl fmt::Display for PathPattern {
 }
 
 /// Returns the segments of a path: `/a/b/` has `a`, `b` and an empty one, `/` has an empty one.
-pub(super) fn segments(path: &str) -> std::str::Split<'_, char> {
+fn segments(path: &str) -> std::str::Split<'_, char> {
     path.strip_prefix('/').unwrap_or(path).split('/')
 }
 
@@ -207,6 +207,18 @@ pub fn normal(path: &str) -> Option<Cow<'_, str>> {
         }
     }
     Some(Cow::Owned(format!("/{}", kept.join("/"))))
+}
+
+/// Returns the path of a request in normal form, as [`normal`] does. Nearly all of them are in normal
+/// form, and then nothing more has to be known about their bytes.
+pub fn normal_bytes(path: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if path.starts_with(b"/") && !needs_look(path) {
+        return Some(Cow::Borrowed(path));
+    }
+    Some(match normal(std::str::from_utf8(path).ok()?)? {
+        Cow::Borrowed(normal) => Cow::Borrowed(normal.as_bytes()),
+        Cow::Owned(normal) => Cow::Owned(normal.into_bytes()),
+    })
 }
 
 /// Returns `true` if a path has a percent sign or a dot. Looks at eight bytes at once.
@@ -256,7 +268,7 @@ fn decoded(path: &str) -> Option<Cow<'_, str>> {
 mod tests {
     //! One row for each form.
 
-    use super::{PathPattern, needs_look, normal};
+    use super::{PathPattern, needs_look, normal, normal_bytes};
 
     #[test]
     fn a_percent_sign_and_a_dot_are_found_at_each_place() {
@@ -328,6 +340,8 @@ mod tests {
         ];
         for (path, expected) in rows {
             assert_eq!(normal(path).as_deref(), expected, "{path}");
+            let expected = expected.map(str::as_bytes);
+            assert_eq!(normal_bytes(path.as_bytes()).as_deref(), expected, "{path}");
         }
     }
 

@@ -6,8 +6,8 @@ pub struct RouteRequest<'a> {
     /// The host in lower case, without a port. Empty if the request has none.
     pub host: &'a str,
     /// The path in normal form, without the query. `/` for `CONNECT` and for `OPTIONS *`, which
-    /// have none.
-    pub path: &'a str,
+    /// have none. As bytes, which cost less to get and to compare.
+    pub path: &'a [u8],
     /// The method.
     pub method: &'a str,
     /// Returns `true` if the request has a field with this name (in lower case) and value. An
@@ -20,7 +20,7 @@ impl std::fmt::Debug for RouteRequest<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RouteRequest")
             .field("host", &self.host)
-            .field("path", &self.path)
+            .field("path", &String::from_utf8_lossy(self.path))
             .field("method", &self.method)
             .finish_non_exhaustive()
     }

@@ -29,8 +29,11 @@ impl Rule {
             [] => request.method != "CONNECT",
             methods => methods.iter().any(|method| method == request.method),
         };
-        let mut headers = self.headers.iter();
-        method && headers.all(|(name, value)| (request.has_header)(name, value))
+        let has_all = || {
+            let mut headers = self.headers.iter();
+            headers.all(|(name, value)| (request.has_header)(name, value))
+        };
+        method && (self.headers.is_empty() || has_all())
     }
 
     /// Returns how specific the conditions besides host and path are. The larger one wins: a route

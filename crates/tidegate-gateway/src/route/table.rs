@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::host::HostPattern;
-use super::path::{PathPattern, Segment, segments};
+use super::path::{PathPattern, Segment};
 use super::request::RouteRequest;
 use super::rule::Rule;
 
@@ -37,7 +37,7 @@ pub struct Tie {
 #[derive(Clone, Default)]
 struct Tree {
     /// By the text of the next segment.
-    texts: HashMap<String, Tree>,
+    texts: HashMap<Box<[u8]>, Tree>,
     /// For any next segment.
     any: Option<Box<Tree>>,
     /// The routes that end here, the most specific first.
@@ -75,11 +75,10 @@ impl Table {
         if let Some(found) = in_tree(self.exact.get(request.host)) {
             return Some(found);
         }
-        let mut rest = match self.below.is_empty() {
-            true => "",
-            false => request.host,
-        };
-        while let Some((label, name)) = rest.split_once('.') {
+        let mut rest = request.host;
+        while !self.below.is_empty()
+            && let Some((label, name)) = rest.split_once('.')
+        {
             // A wildcard stands for at least one label that is not empty.
             if !label.is_empty()
                 && let Some(found) = in_tree(self.below.get(name))
@@ -121,7 +120,7 @@ impl Table {
         let reaches = |host: &str, path: &str, method: &str| {
             let request = RouteRequest {
                 host,
-                path,
+                path: path.as_bytes(),
                 method,
                 has_header: &has_header,
             };
@@ -167,7 +166,9 @@ impl Table {
 
     /// Finds the most specific route of a host.
     fn walk(&self, tree: &Tree, request: &RouteRequest<'_>) -> Option<usize> {
-        tree.walk(segments(request.path), &|routes: &[usize]| {
+        let path = request.path;
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        tree.walk(Some(path), &|routes: &[usize]| {
             let mut fitting = routes.iter().copied();
             fitting.find(|route| self.rules[*route].fits(request))
         })
@@ -200,7 +201,7 @@ impl Tree {
         let mut tree = self;
         for segment in path.segments() {
             tree = match segment {
-                Segment::Text(text) => tree.texts.entry(text.clone()).or_default(),
+                Segment::Text(text) => tree.texts.entry(text.as_bytes().into()).or_default(),
                 Segment::Any(_) => tree.any.get_or_insert_default().as_mut(),
             };
         }
@@ -221,22 +222,27 @@ impl Tree {
     }
 
     /// Walks down the segments and passes lists of routes to `pick`, the most specific first, until
-    /// it picks a route.
+    /// it picks a route. `rest` is what follows a slash; `None` at the end of the path.
     fn walk(
         &self,
-        mut rest: std::str::Split<'_, char>,
+        rest: Option<&[u8]>,
         pick: &impl Fn(&[usize]) -> Option<usize>,
     ) -> Option<usize> {
         if self.texts.is_empty() && self.any.is_none() && self.ends.is_empty() {
             // Whatever follows: the routes of all paths end here.
             return pick(&self.opens);
         }
-        let found = match rest.next() {
-            Some(segment) => {
+        let found = match rest {
+            Some(rest) => {
+                let slash = rest.iter().position(|byte| *byte == b'/');
+                let (segment, rest) = match slash {
+                    Some(slash) => (&rest[..slash], Some(&rest[slash + 1..])),
+                    None => (rest, None),
+                };
                 let text = self.texts.get(segment);
                 let any = self.any.as_deref().filter(|_| !segment.is_empty());
                 let mut trees = text.into_iter().chain(any);
-                trees.find_map(|tree| tree.walk(rest.clone(), pick))
+                trees.find_map(|tree| tree.walk(rest, pick))
             }
             None => pick(&self.ends),
         };

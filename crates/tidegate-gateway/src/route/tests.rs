@@ -46,7 +46,7 @@ fn find(table: &Table, line: &str) -> Option<usize> {
     };
     table.find(&RouteRequest {
         host,
-        path,
+        path: path.as_bytes(),
         method,
         has_header: &has_header,
     })

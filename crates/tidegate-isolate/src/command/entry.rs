@@ -139,10 +139,29 @@ impl Entry {
     /// [`cancel`](Entry::cancel). It does not count after the deadline either: the call then counts
     /// as timed out.
     pub fn verdict(&self, verdict: impl Into<Verdict>) -> bool {
-        let verdict = verdict.into();
         let (state, call) = (&*self.state, self.call());
         let now = state.now();
-        match self.word.report(|| state.stop_entry(call, now)) {
+        let stopped = self.word.report(|| state.stop_entry(call, now));
+        self.counts(stopped, verdict.into(), now)
+    }
+
+    /// Does what [`verdict`](Entry::verdict) does, for a holder that shares the entry with nobody:
+    /// without the exchange that decides between two verdicts.
+    #[doc(hidden)]
+    pub fn verdict_alone(&mut self, verdict: impl Into<Verdict>) -> bool {
+        let now = self.state.now();
+        let call = self.call.as_ref().expect(HAS_ADMISSION);
+        let state = &self.state;
+        let stopped = self.word.report_alone(|| state.stop_entry(call, now));
+        self.counts(stopped, verdict.into(), now)
+    }
+
+    /// Reports the outcome of a call that its holder has stopped. Returns `true` if the verdict
+    /// counts.
+    #[inline(always)]
+    fn counts(&self, stopped: Option<Stopped>, verdict: Verdict, now: u64) -> bool {
+        let call = self.call();
+        match stopped {
             Some(Stopped::InTime) => {
                 self.report_outcome(call, verdict.into(), now);
                 true

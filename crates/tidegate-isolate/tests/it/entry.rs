@@ -72,6 +72,10 @@ fn only_the_first_verdict_counts() {
     assert!(entry.verdict(true) && !entry.verdict(false) && !entry.verdict(true));
     drop(entry);
     assert_eq!(counted(&command), [(Event::Success, 1)]);
+    let mut entry = command.admit().unwrap();
+    assert!(entry.verdict_alone(true) && !entry.verdict_alone(false) && !entry.verdict(false));
+    drop(entry);
+    assert_eq!(counted(&command), [(Event::Success, 2)]);
     let entry = command.admit().unwrap();
     let first: Vec<bool> = std::thread::scope(|scope| {
         let give = |verdict: bool| {
@@ -83,7 +87,7 @@ fn only_the_first_verdict_counts() {
     });
     assert_eq!(first.iter().filter(|first| **first).count(), 1);
     drop(entry);
-    assert_eq!(command.snapshot().latencies.total.count(), 2);
+    assert_eq!(command.snapshot().latencies.total.count(), 3);
 }
 
 #[test]
@@ -164,10 +168,10 @@ fn a_verdict_after_the_deadline_is_a_timeout() {
     assert_eq!(received(&command.snapshot()), (1, 1, 1));
     // Nothing wakes the timer of a call that begins too late for it: the end reads the clock.
     isolation.shutdown_now();
-    let entry = command.admit().unwrap();
+    let mut entry = command.admit().unwrap();
     clock.jump(SECOND);
     assert!(!entry.token().is_cancelled(), "no timer is left");
-    assert!(!entry.verdict(true));
+    assert!(!entry.verdict_alone(true));
     drop(entry);
     assert_eq!(counted(&command), [(Event::Timeout, 2)]);
     drop(command.admit().unwrap());

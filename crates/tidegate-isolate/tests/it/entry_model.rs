@@ -168,7 +168,10 @@ impl Handlers {
         let now = self.clock.nanos();
         let (verdict, event) = VERDICTS[rng.index(3)];
         if let Some(stream) = pick(&mut self.streams, rng) {
-            let counts = stream.entry.verdict(verdict);
+            let counts = match rng.index(2) {
+                0 => stream.entry.verdict(verdict),
+                _ => stream.entry.verdict_alone(verdict),
+            };
             assert_eq!(counts, stream.end.is_none() && now < stream.deadline);
             if counts {
                 stream.end = Some(event);
