@@ -9,7 +9,7 @@ use tidegate_net::Channel;
 use tidegate_net::internal::HeldInput;
 use tidegate_promise::{Failure, Promise};
 
-use super::part::{Part, PartKind};
+use super::part::{BodyNotice, BodyNoticeKind};
 use crate::codec::RefusalReason;
 use crate::gathered::Gathered;
 use crate::pieces::{Pieces, Pushed};
@@ -222,7 +222,7 @@ impl Body {
     /// Polls for the next piece, as [`Body::next`] does.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         if std::mem::take(&mut self.asks) {
-            self.tell(PartKind::ReadMore);
+            self.tell(BodyNoticeKind::ReadMore);
         }
         self.pieces.poll_next(cx).map(|next| {
             next.map(|taken| {
@@ -233,7 +233,7 @@ impl Body {
                     .remaining
                     .map(|left| left.saturating_sub(length as u64));
                 if taken.resumes {
-                    self.tell(PartKind::ReadMore);
+                    self.tell(BodyNoticeKind::ReadMore);
                 }
                 Ok(taken.piece)
             })
@@ -264,9 +264,9 @@ impl Body {
         self.remaining
     }
 
-    fn tell(&self, what: PartKind) {
+    fn tell(&self, what: BodyNoticeKind) {
         let seq = self.seq;
-        self.channel.write_and_flush(Part { seq, what });
+        self.channel.fire_event(BodyNotice { seq, what });
     }
 }
 
@@ -281,7 +281,7 @@ impl Drop for Body {
         let leaving = self.pieces.leave();
         self.held.remove(leaving.held);
         if leaving.early {
-            self.tell(PartKind::BodyDropped);
+            self.tell(BodyNoticeKind::Dropped);
         }
     }
 }

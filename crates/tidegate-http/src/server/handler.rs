@@ -10,7 +10,7 @@ use tidegate_net::{
 use tidegate_promise::Failure;
 
 use super::connection::Connection;
-use super::part::Part;
+use super::part::{BodyNotice, Part};
 use super::service::Service;
 
 /// Whether the service may block, as a type: the pipeline asks before it has a value.
@@ -86,6 +86,8 @@ impl<S: Service, M: Mode> Inbound for HttpHandler<S, M> {
             self.connection.announce_drain();
         } else if event.downcast_ref::<Draining>().is_some() {
             self.connection.drain(ctx);
+        } else if let Some(notice) = event.downcast_ref::<BodyNotice>() {
+            self.connection.body_notice(*notice, ctx);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Messages from other threads to a connection: parts of responses, and requests for more data.
+//! What a connection gets from other threads: parts of responses, and notices of those who read bodies.
 
 use bytes::{Bytes, BytesMut};
 use tidegate_net::{FileRange, Message};
@@ -38,10 +38,24 @@ pub(crate) enum PartKind {
         expect(dead_code, reason = "only futures fail so")
     )]
     Failed(ServiceFault),
-    /// The service has room for more of the request's body.
+}
+
+/// A notice about the body of request `seq`. It is an event: a reader may be late, and handlers to which
+/// the connection was passed on meanwhile ignore events that they do not know. A message would be an
+/// error for them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyNotice {
+    pub(crate) seq: u64,
+    pub(crate) what: BodyNoticeKind,
+}
+
+/// What the reader of a body has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BodyNoticeKind {
+    /// It has room for more.
     ReadMore,
-    /// The service dropped the body of the request before its end.
-    BodyDropped,
+    /// It was dropped before the end.
+    Dropped,
 }
 
 /// How a service failed.

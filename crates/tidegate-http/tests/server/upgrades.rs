@@ -4,11 +4,13 @@ use std::future::poll_fn;
 use std::io::Write;
 use std::net::Shutdown;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_io::AsyncWrite;
-use tidegate_http::serve;
+use tidegate_http::{Body, serve};
 use tidegate_net::{ByteStream, Handler, Inbound, InboundContext, Nothing, StreamHandler};
 use tidegate_pool::WorkerPool;
 
@@ -105,5 +107,40 @@ fn a_handler_takes_over_a_tunnel_of_a_roaming_group() {
     client.send("CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\nAccept: x\r\n\r\n");
     let sent = client.rest();
     assert!(sent.starts_with("HTTP/1.1 500 "), "{sent}");
+    server.drain(Duration::from_secs(30)).wait().unwrap();
+}
+
+#[test]
+fn a_body_that_is_read_after_the_change_does_not_end_the_connection() {
+    let group = tidegate_net::pinned("web", 1).unwrap();
+    let kept = Arc::<Mutex<Option<Body>>>::default();
+    let of_service = Arc::clone(&kept);
+    let server = serve(&group, "127.0.0.1:0", move |request, response| {
+        if request.upgrade().is_some() {
+            let response = response.field("Upgrade", "echo");
+            return response.switch(|s| s.add("echo", Handler::inbound(Echo)));
+        }
+        // Has responded, and reads later.
+        response.stream_with_length(0).finish();
+        *of_service.lock().unwrap() = Some(request.into_body());
+    })
+    .wait()
+    .unwrap();
+    let mut client = Client::connect(server.local_addr());
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+    client
+        .send("bodyGET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\none ");
+    client.read_until(|bytes| bytes.ends_with(b"\r\n\r\none ").then_some(()));
+    let mut body = kept.lock().unwrap().take().unwrap();
+    let read = body.poll_next(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(read, Poll::Ready(Some(Ok(data))) if data == "body"));
+    drop(body);
+    client.send("two");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let got = client.rest();
+    assert!(
+        got.contains("HTTP/1.1 101 ") && got.ends_with("one two"),
+        "{got}"
+    );
     server.drain(Duration::from_secs(30)).wait().unwrap();
 }

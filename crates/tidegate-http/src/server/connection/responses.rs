@@ -11,7 +11,7 @@ use crate::codec::encode;
 use crate::server::body::BodyError;
 use crate::server::head_writer::{ReplyTo, insert_continue, say_close, write_closing};
 use crate::server::metrics::Tally;
-use crate::server::part::{Part, PartKind, StreamHead, Whole};
+use crate::server::part::{BodyNotice, BodyNoticeKind, Part, PartKind, StreamHead, Whole};
 use crate::server::queue::{Queued, Slot, Stream};
 use crate::server::request::Intake;
 use crate::server::service::Service;
@@ -24,30 +24,37 @@ impl<S: Service> Connection<S> {
     pub(crate) fn part<'a>(&mut self, part: Part, wire: &mut impl Wire<'a>) {
         let Part { seq, what } = part;
         self.now = self.shared.wall.nanos();
-        match what {
-            PartKind::ReadMore if seq == self.current => {
-                self.body_paused = false;
-                // The client may wait for `100 Continue`.
-                self.pump(wire);
-            }
-            PartKind::BodyDropped if seq == self.current => {
-                self.body_paused = false;
+        if !matches!(what, PartKind::Switch(_)) {
+            self.decided(seq);
+        }
+        self.end_if_draining();
+        self.fill(seq, what, wire);
+        self.pump(wire);
+        self.go_on(wire);
+    }
+
+    /// Handles a notice about the body of a request, from any thread.
+    pub(crate) fn body_notice<'a>(&mut self, notice: BodyNotice, wire: &mut impl Wire<'a>) {
+        if notice.seq != self.current {
+            return;
+        }
+        self.now = self.shared.wall.nanos();
+        self.body_paused = false;
+        match notice.what {
+            // The client may wait for `100 Continue`.
+            BodyNoticeKind::ReadMore => self.pump(wire),
+            BodyNoticeKind::Dropped => {
                 if let Intake::Sink(_) = self.intake {
                     self.intake = Intake::Discard(self.shared.limits.discard);
                 }
                 self.end_if_done(wire);
             }
-            // The parts before it may have left the flush to this one.
-            PartKind::ReadMore | PartKind::BodyDropped => {}
-            what => {
-                if !matches!(what, PartKind::Switch(_)) {
-                    self.decided(seq);
-                }
-                self.end_if_draining();
-                self.fill(seq, what, wire);
-                self.pump(wire);
-            }
         }
+        self.go_on(wire);
+    }
+
+    /// Goes on with what waited for a part or for a reader, and sends what was written.
+    fn go_on<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.resume(wire);
         if self.outstanding == 0 {
             self.switch_if_due(wire);
