@@ -41,8 +41,12 @@ mod neighbours;
 mod other_executor;
 mod output;
 mod pass;
+#[cfg(unix)]
+mod passed;
 mod payloads;
 mod pipeline;
+#[cfg(unix)]
+mod rallies;
 mod registration;
 #[cfg(unix)]
 mod releases;
