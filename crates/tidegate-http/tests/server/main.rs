@@ -9,6 +9,7 @@
 mod asynchronous;
 mod attacks;
 mod blocking;
+mod completions;
 mod drains;
 mod files;
 mod load;

@@ -1,7 +1,7 @@
 //! Hostile clients against a service that misbehaves, in random combinations: pipelining, bodies,
 //! malformed requests, Expect, upgrades, half-closes, resets, clients that read late, TLS and ends
-//! without its `close_notify`, drains, panics, responses that other threads end after the connection,
-//! limits of time, and a limit of memory.
+//! without its `close_notify`, drains, panics, responses that other threads, tasks of the loops and calls
+//! for other requests end, also after the connection, limits of time, and a limit of memory.
 //!
 //! A seed is *exact* if no limit ends a connection: then each polite client gets the response of
 //! each request. In the others, a client gets the responses of its first requests, and nothing wrong.
@@ -10,7 +10,7 @@
 //! | file | contents |
 //! |---|---|
 //! | this one | the server, its clock, and what is left at the end |
-//! | `service` | does what a request asks for, and ends responses on other threads |
+//! | `service` | does what a request asks for, and ends responses later |
 //! | `client` | sends requests, and checks the responses |
 //! | `malformed` | requests that are refused |
 //! | `link` | the connection of a client, which may be encrypted |
@@ -126,7 +126,7 @@ fn roam(builder: NetGroupBuilder, clock: &ManualClock, rng: &mut Rng) {
 fn run<P: ChannelPlacement>(group: &NetGroup<P>, clock: &ManualClock, rng: &mut Rng) {
     let weather = Weather::new(rng);
     let book = Book::default();
-    let (later, finishers) = service::finishers(rng);
+    let (later, finishers) = service::finishers(group, rng);
     let limits = Limits::default()
         .response_time(Duration::from_secs(5))
         .send_time(Duration::from_secs(8))

@@ -1,4 +1,5 @@
-//! The service of a storm: does what the path of a request says, at once or on other threads.
+//! The service of a storm: does what the path of a request says, at once or later. Responses end on other
+//! threads, in tasks of the event loops, and in calls for other requests.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -8,7 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_http::{Body, DeferredResponse, Request, Response, ResponseStream};
-use tidegate_net::{Handler, Inbound, InboundContext, Nothing};
+use tidegate_loop::{EventLoop, Placement};
+use tidegate_net::{Handler, Inbound, InboundContext, NetGroup, Nothing};
 use tidegate_promise::Outcome;
 use tidegate_testkit::{Counter, Rng};
 
@@ -58,26 +60,77 @@ impl Book {
     }
 }
 
-/// A response that another thread ends.
-pub(super) enum Unfinished {
+/// A response that ends later.
+enum Unfinished {
     Response(String, DeferredResponse),
     Stream(String, ResponseStream),
     Body(String, DeferredResponse, Body),
+    /// One of those on the shelf.
+    Shelved,
+}
+
+/// What ends responses: threads, and calls of the service for other requests.
+pub(super) struct Later {
+    threads: Vec<Sender<Unfinished>>,
+    shelf: Arc<Shelf>,
+}
+
+impl Later {
+    /// Puts a response where something will end it.
+    fn put(&self, one: Unfinished) {
+        let (on_shelf, thread) = self
+            .shelf
+            .draw(|rng| (rng.chance(0.4), rng.index(FINISHERS)));
+        let one = match on_shelf {
+            true => {
+                self.shelf.responses.lock().unwrap().push(one);
+                Unfinished::Shelved
+            }
+            false => one,
+        };
+        // A thread that has ended drops the response.
+        drop(self.threads[thread].send(one));
+    }
+}
+
+/// Responses that the next calls of the service end, on the event loop of their connection or on
+/// another one. Those that are left, a thread ends.
+struct Shelf {
+    responses: Mutex<Vec<Unfinished>>,
+    rng: Mutex<Rng>,
+}
+
+impl Shelf {
+    fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
+        draw(&mut self.rng.lock().unwrap())
+    }
+
+    fn take(&self) -> Option<Unfinished> {
+        let mut all = self.responses.lock().unwrap();
+        let at = self.draw(|rng| rng.index(all.len().max(1)));
+        (at < all.len()).then(|| all.swap_remove(at))
+    }
+
+    /// Ends some of the responses.
+    fn end_some(&self) {
+        let (number, mut rng) = self.draw(|rng| (rng.index(4), rng.fork()));
+        for one in std::iter::from_fn(|| self.take()).take(number) {
+            finish(one, self, &mut rng);
+        }
+    }
 }
 
 /// Returns the service. The last part of a path is its tag, which comes back in the body.
 pub(super) fn service(
     book: &Book,
-    later: Vec<Sender<Unfinished>>,
+    later: Later,
 ) -> impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static {
     let book = book.clone();
     move |request, response| {
         book.calls.hit();
+        later.shelf.end_some();
         let (kind, tag) = request.path()[1..].split_once('/').unwrap();
         let (kind, tag) = (kind.to_owned(), tag.to_owned());
-        let later = &later[tag.len() % later.len()];
-        // A thread that has ended drops the response.
-        let send = |one| drop(later.send(one));
         match &kind[..] {
             POISON => {
                 book.poison.hit();
@@ -85,11 +138,11 @@ pub(super) fn service(
             }
             "now" => response.body(tag),
             "big" => response.body(big(&tag)),
-            "kept" => send(Unfinished::Response(tag, book.defer(response))),
-            "stream" => send(Unfinished::Stream(tag, response.stream())),
+            "kept" => later.put(Unfinished::Response(tag, book.defer(response))),
+            "stream" => later.put(Unfinished::Stream(tag, response.stream())),
             "part" => {
                 let response = book.defer(response);
-                send(Unfinished::Body(tag, response, request.into_body()));
+                later.put(Unfinished::Body(tag, response, request.into_body()));
             }
             "body" => {
                 let (later, ended) = (book.defer(response), book.bodies_ended.clone());
@@ -133,35 +186,65 @@ impl Inbound for Echo {
 }
 
 /// Starts the threads that end responses. They end when the service is dropped.
-pub(super) fn finishers(rng: &mut Rng) -> (Vec<Sender<Unfinished>>, Vec<JoinHandle<()>>) {
+pub(super) fn finishers<P: Placement>(
+    group: &NetGroup<P>,
+    rng: &mut Rng,
+) -> (Later, Vec<JoinHandle<()>>) {
+    let shelf = Arc::new(Shelf {
+        responses: Mutex::default(),
+        rng: Mutex::new(rng.fork()),
+    });
     let start = |_| {
         let (sender, receiver) = mpsc::channel();
-        let mut rng = rng.fork();
-        (
-            sender,
-            thread::spawn(move || finish_all(&receiver, &mut rng)),
-        )
+        let mut finisher = Finisher {
+            loops: group.loops().iter().cloned().collect(),
+            shelf: Arc::clone(&shelf),
+            rng: rng.fork(),
+        };
+        (sender, thread::spawn(move || finisher.run(&receiver)))
     };
-    (0..FINISHERS).map(start).unzip()
+    let (threads, handles) = (0..FINISHERS).map(start).unzip();
+    (Later { threads, shelf }, handles)
 }
 
-/// Ends responses, several at a time and in random order.
-fn finish_all(receiver: &Receiver<Unfinished>, rng: &mut Rng) {
-    let mut unfinished = Vec::new();
-    loop {
-        let received = receiver.recv_timeout(PAUSE);
-        let over = matches!(received, Err(RecvTimeoutError::Disconnected));
-        match received {
-            Ok(one) => unfinished.push(one),
-            Err(_) => rng.shuffle(&mut unfinished),
-        }
-        if received_enough(&unfinished, rng) || over || rng.chance(0.3) {
-            for one in unfinished.drain(..) {
-                finish(one, rng);
+/// What a thread needs to end responses.
+struct Finisher<P: Placement> {
+    loops: Vec<EventLoop<P>>,
+    shelf: Arc<Shelf>,
+    rng: Rng,
+}
+
+impl<P: Placement> Finisher<P> {
+    /// Ends responses, several at a time and in random order.
+    fn run(&mut self, receiver: &Receiver<Unfinished>) {
+        let mut unfinished = Vec::new();
+        loop {
+            let received = receiver.recv_timeout(PAUSE);
+            let over = matches!(received, Err(RecvTimeoutError::Disconnected));
+            match received {
+                Ok(one) => unfinished.push(one),
+                Err(_) => self.rng.shuffle(&mut unfinished),
+            }
+            if received_enough(&unfinished, &mut self.rng) || over || self.rng.chance(0.3) {
+                self.end(std::mem::take(&mut unfinished));
+            }
+            if over {
+                return;
             }
         }
-        if over {
-            return;
+    }
+
+    /// Ends responses here, or in a task of an event loop.
+    fn end(&mut self, all: Vec<Unfinished>) {
+        let (shelf, mut rng) = (Arc::clone(&self.shelf), self.rng.fork());
+        let end = move || {
+            all.into_iter()
+                .for_each(|one| finish(one, &shelf, &mut rng))
+        };
+        match self.rng.chance(0.5) {
+            true => end(),
+            // A loop that refuses the task drops the responses.
+            false => drop(self.loops[self.rng.index(self.loops.len())].execute(end)),
         }
     }
 }
@@ -170,8 +253,13 @@ fn received_enough(unfinished: &[Unfinished], rng: &mut Rng) -> bool {
     unfinished.len() > rng.index(8)
 }
 
-fn finish(one: Unfinished, rng: &mut Rng) {
+fn finish(one: Unfinished, shelf: &Shelf, rng: &mut Rng) {
     match one {
+        Unfinished::Shelved => {
+            if let Some(one) = shelf.take() {
+                finish(one, shelf, rng);
+            }
+        }
         Unfinished::Response(tag, response) => respond(&tag, response, rng),
         Unfinished::Stream(tag, stream) => pour(tag, stream, rng),
         Unfinished::Body(tag, response, body) if rng.chance(0.5) => {
