@@ -56,9 +56,9 @@ pub trait Driver: Send + 'static {
     }
 
     /// Returns a task that does at most `most` of the driver's pending work items, and how many it
-    /// does. Called by an event loop that runs the driver's work itself. The task calls
-    /// [`Running::next_step`](tidegate_core::internal::Running::next_step) before each further
-    /// item, so that each item counts as a task of its own.
+    /// does. Each item counts as a task of its own. If the event loop runs the driver's work itself, the
+    /// task calls [`Running::next_step`](tidegate_core::internal::Running::next_step) before each
+    /// further item; an event loop that hands the task out counts the items then.
     #[inline]
     fn next_tasks(&mut self, most: usize) -> Option<(Task, usize)> {
         let _ = most;

@@ -66,8 +66,9 @@ impl<D: Driver> Core<D> {
             if !self.batch.open {
                 self.open_batch(shared);
             }
-            if let Some(task) = self.hand_out(shared) {
+            if let Some((task, several)) = self.hand_out(shared) {
                 shared.meter.running.begin(&task);
+                (1..several).for_each(|_| shared.meter.running.next_step());
                 self.batch.ran = true;
                 return Produced::Task(task);
             }
@@ -119,11 +120,11 @@ impl<D: Driver> Core<D> {
         };
     }
 
-    /// Returns the next task of this turn to hand out.
-    fn hand_out(&mut self, shared: &Arc<Shared>) -> Option<Task> {
+    /// Returns the next task of this turn to hand out, and for how many tasks it counts.
+    fn hand_out(&mut self, shared: &Arc<Shared>) -> Option<(Task, usize)> {
         while let Some(task) = self.submitted(shared) {
             if task.blocking() != Blocking::Never {
-                return Some(counted(shared, task));
+                return Some((counted(shared, task), 1));
             }
             self.batch.ran = true;
             run_task(shared, task);
@@ -134,18 +135,20 @@ impl<D: Driver> Core<D> {
         if self.batch.driver == BUDGET || shared.is_out_of_time() {
             return None;
         }
-        let task = self.driver.next_task()?;
+        let most = self.most_of_driver(shared, self.batch.driver);
+        let (task, several) = self.driver.next_tasks(most)?;
         if self.batch.driver == 0 {
             let (now, ran) = (self.batch.now, self.batch.ran);
             self.begin_kind(shared, now, ran, shared.settings.spans.io);
         }
-        self.batch.driver += 1;
-        if self.pace.step() && self.check_clock(shared) {
+        let several = several.max(1);
+        self.batch.driver += several;
+        if self.pace.steps(several) && self.check_clock(shared) {
             // The time is used up: this task is the last one of the turn.
             self.batch.driver = BUDGET;
         }
         shared.handed_out.set_of_driver(true);
-        Some(task)
+        Some((task, several))
     }
 
     /// Returns the next submitted task of this turn.

@@ -171,11 +171,7 @@ impl<D: Driver> Core<D> {
     fn run_driver(&mut self, shared: &Shared, now: u64, ran: bool) -> bool {
         let mut runs = 0;
         while runs < BUDGET && !shared.is_out_of_time() {
-            let most = if shared.settings.time_tasks {
-                1
-            } else {
-                self.pace.left(runs == 0).min(BUDGET - runs)
-            };
+            let most = self.most_of_driver(shared, runs);
             let Some((task, several)) = self.driver.next_tasks(most) else {
                 break;
             };
@@ -190,5 +186,15 @@ impl<D: Driver> Core<D> {
             }
         }
         runs > 0
+    }
+
+    /// Returns how many work items the driver's next task may have, after `runs` of them in this turn.
+    #[inline]
+    pub(super) fn most_of_driver(&self, shared: &Shared, runs: usize) -> usize {
+        if shared.settings.time_tasks {
+            1
+        } else {
+            self.pace.left(runs == 0).min(BUDGET - runs)
+        }
     }
 }

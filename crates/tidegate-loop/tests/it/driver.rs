@@ -11,6 +11,8 @@ use tidegate_loop::{EventLoop, Quiet};
 use tidegate_testkit::Log;
 
 use crate::SECOND;
+use crate::manual_executor::ManualExecutor;
+use crate::strategies::Kind;
 
 /// A driver that logs its calls, and finds `work` tasks when it is polled.
 struct FoundEvents {
@@ -153,6 +155,8 @@ struct Several {
     asked: Log<usize>,
     parker: Parker,
     found: usize,
+    /// The loop hands its tasks out, and counts the items itself.
+    handed_out: bool,
 }
 
 impl Driver for Several {
@@ -168,9 +172,12 @@ impl Driver for Several {
         self.asked.push(most);
         let several = self.found.min(most).min(10);
         self.found -= several;
+        let handed_out = self.handed_out;
         let work = move || {
-            let running = Running::of_thread().expect("a loop runs this");
-            (1..several).for_each(|_| running.next_step());
+            if !handed_out {
+                let running = Running::of_thread().expect("a loop runs this");
+                (1..several).for_each(|_| running.next_step());
+            }
         };
         (several > 0).then(|| (Task::non_blocking(work), several))
     }
@@ -182,6 +189,7 @@ fn several(found: usize) -> (Log<usize>, Several) {
         asked: asked.clone(),
         parker: Parker::new(),
         found,
+        handed_out: false,
     };
     (asked, driver)
 }
@@ -212,4 +220,21 @@ fn a_loop_that_times_its_tasks_has_them_one_by_one() {
     manual_loop.turn();
     assert_eq!(home.metrics().tasks_run, 3);
     assert_eq!(asked.take(), [1; 4]);
+}
+
+#[test]
+fn a_task_that_is_handed_out_counts_for_all_of_its_items() {
+    let (asked, mut driver) = several(300);
+    driver.handed_out = true;
+    let config = Kind::Eager.config(ManualExecutor::new(1)).manual();
+    let builder = EventLoop::builder("several").clock(ManualClock::new());
+    let home = builder.build_roaming_with_driver(driver, &config).unwrap();
+    home.strategy().produce();
+    assert_eq!(home.metrics().tasks_run, 300);
+    let stretches: Vec<_> = asked.take();
+    assert_eq!(stretches[..8], [64, 54, 44, 34, 24, 14, 4, 64]);
+    // The first turn ends after 256 items; the second finds the rest, and the third nothing.
+    let mut items = stretches.iter().map(|most| (*most).min(10));
+    assert_eq!(items.by_ref().take(28).sum::<usize>(), 256);
+    assert_eq!(stretches[28..], [64, 54, 44, 34, 24, 20, 64]);
 }

@@ -119,6 +119,16 @@ impl EventQueue {
         self.again.pop_front()
     }
 
+    /// Returns the event that [`EventQueue::next`] would return.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<Ready> {
+        match self.polled_rest().first() {
+            Some(ready) => Some(*ready),
+            None if self.due > 0 => self.again.front().copied(),
+            None => None,
+        }
+    }
+
     /// Returns the events of the last poll that are still to be delivered.
     #[inline]
     pub(crate) fn polled_rest(&self) -> &[Ready] {

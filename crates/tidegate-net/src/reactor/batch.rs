@@ -172,7 +172,7 @@ impl Batch {
         }
         let events = queue.polled_rest();
         if self.open(events.len()) {
-            let far = one_thread && sources.len() > NEAR;
+            let far = sources.len() > NEAR;
             let quick = receive_early(self.left, events, sources, io_context, far);
             io_context.batch.may_wait = quick && one_thread;
         }

@@ -270,6 +270,21 @@ impl<P: Place> Reactor<P> {
         );
     }
 
+    /// Returns the next event to deliver, if it belongs to the same batch as the last one.
+    #[inline]
+    pub(super) fn peek_in_batch(&self) -> Option<Ready> {
+        match self.batch.is_over() && self.queue.polled_len() > 0 {
+            true => None,
+            false => self.queue.peek(),
+        }
+    }
+
+    /// Returns the source of `token`, if it is in its slot.
+    #[inline]
+    pub(super) fn peek(&self, token: Token) -> Option<&P::Source> {
+        self.sources.peek(token).map(|source| &**source)
+    }
+
     /// Ends a task that delivered several events. Returns bytes to be dropped while nothing is
     /// borrowed.
     #[inline]

@@ -1,16 +1,16 @@
-//! The driver of a roaming loop: makes a task of each event and moves the source into it.
+//! The driver of a roaming loop: makes tasks of events and moves the sources into them.
 //!
 //! The driver is part of the loop's core and moves with it between threads. Other threads reach it
-//! only through updates.
+//! only through updates, and through the task that it has handed out last.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::internal::{Sleeper, as_nanos, contain};
-use tidegate_core::{Clock, Dump, Task};
+use tidegate_core::{Blocking, Clock, Dump, Task};
 use tidegate_loop::Roaming;
 use tidegate_loop::internal::{Driver, DriverView, Health};
 
@@ -18,17 +18,18 @@ use super::super::core::Reactor;
 use super::super::io_context::IoContext;
 use super::super::io_watch::IoWatch;
 use super::super::polling::{PollOutcome, Polling};
-use super::super::source::{IoHandle, Next};
-use super::roaming_task::RoamingTask;
-use super::updates::{MakeRoamingSource, OnRegistered, RoamingShared, Update};
+use super::super::source::{IoHandle, Next, close_and_drop};
+use super::group_size::GroupSize;
+use super::roaming_task::{Load, RoamingTask, Traveller};
+use super::updates::{MakeRoamingSource, OnRegistered, RoamingShared, RoamingSource, Update};
 use crate::metrics::Counters;
 use crate::source::{Selector, SharedInbox};
-use crate::sys::{Poller, Readiness, Ready, Token};
+use crate::sys::{PIECES, Poller, Readiness, Ready, Token};
 
 /// Pause before a loop offers its pool again the tasks that the pool refused.
 const REFUSED_PAUSE: Duration = Duration::from_millis(1);
-/// Empty roaming tasks that are kept for reuse.
-const SPARE_TRIPS: usize = 64;
+/// Roaming tasks and I/O contexts that are kept for reuse.
+const SPARE: usize = 64;
 
 /// The driver of a roaming loop with I/O, which waits on a poller.
 pub(crate) struct RoamingDriver {
@@ -40,8 +41,21 @@ pub(crate) struct RoamingDriver {
     handles: HashMap<u64, Arc<dyn IoHandle>>,
     /// Number of sources that are away.
     pub(super) away: usize,
+    /// The task that was handed out last, until the loop goes on.
+    last: Option<Arc<RoamingTask>>,
+    /// The number of sources that it has, or had.
+    last_size: usize,
+    pub(super) group_size: GroupSize,
+    /// Events that were recalled from a task. They come before all others.
+    recalled: VecDeque<Ready>,
+    /// The sources of the next task; empty between two calls.
+    group: VecDeque<Traveller>,
+    /// What a task brings back; empty between two calls.
+    arrivals: Load,
+    /// Tasks that are over, to be used again.
+    spare_tasks: Vec<Arc<RoamingTask>>,
     #[expect(clippy::vec_box, reason = "they move between here and tasks")]
-    trips: Vec<Box<RoamingTask>>,
+    io_contexts: Vec<Box<IoContext>>,
     roam: Arc<RoamingShared>,
     updates: Vec<Update>,
     /// The user-defined sources.
@@ -62,7 +76,14 @@ impl RoamingDriver {
             refused: Vec::new(),
             handles: HashMap::new(),
             away: 0,
-            trips: Vec::new(),
+            last: None,
+            last_size: 0,
+            group_size: GroupSize::new(),
+            recalled: VecDeque::new(),
+            group: VecDeque::with_capacity(PIECES),
+            arrivals: Load::default(),
+            spare_tasks: Vec::new(),
+            io_contexts: Vec::new(),
             updates: Vec::new(),
             selector: Selector::new(),
             closing: false,
@@ -87,7 +108,7 @@ impl RoamingDriver {
     /// Polls without waiting. The selector has its turn first: otherwise channels that are always
     /// ready could keep it from coming.
     fn poll(&mut self) {
-        if self.reactor.backlog() == 0 && !self.closing && self.selector.comes_before_poll() {
+        if self.events() == 0 && !self.closing && self.selector.comes_before_poll() {
             return;
         }
         let polled = self.reactor.look();
@@ -107,8 +128,15 @@ impl RoamingDriver {
         }
     }
 
-    /// Carries out the updates of other threads. Returns `true` if there were any.
+    /// Returns the number of events to deliver, without polling.
+    fn events(&self) -> usize {
+        self.recalled.len() + self.reactor.backlog()
+    }
+
+    /// Looks after the last task, and carries out the updates of other threads. Returns `true` if
+    /// there were any, or if the last task was over.
     fn take_updates(&mut self) -> bool {
+        let over = self.look_after_last();
         let mut updates = std::mem::take(&mut self.updates);
         self.roam.take(&mut updates);
         let any = !updates.is_empty();
@@ -116,7 +144,51 @@ impl RoamingDriver {
             self.update(update);
         }
         self.updates = updates;
-        any
+        any || over
+    }
+
+    /// Takes back what the last task has left. Returns `true` if it was over.
+    #[inline]
+    fn look_after_last(&mut self) -> bool {
+        let Some(task) = self.last.take() else {
+            return false;
+        };
+        let over = self.arrive(task);
+        match over {
+            true => self.group_size.was_over(self.last_size),
+            false => self.group_size.was_left(self.last_size),
+        }
+        over
+    }
+
+    /// Puts the sources back that a task has left. Returns `true` if the task is over.
+    fn arrive(&mut self, task: Arc<RoamingTask>) -> bool {
+        let mut load = std::mem::take(&mut self.arrivals);
+        let over = task.recall(&mut load);
+        if let Some(io_context) = load.io_context.take() {
+            self.keep_io_context(io_context);
+        }
+        let any = !load.done.is_empty();
+        for (traveller, next) in load.done.drain(..) {
+            self.home(traveller, next);
+        }
+        if any {
+            // A thread has become free.
+            self.resubmit_refused();
+        }
+        for traveller in load.waiting.drain(..) {
+            let ready = traveller.ready;
+            self.home(traveller, Next::Stay);
+            match over {
+                true => self.refused.push(ready),
+                false => self.recalled.push_back(ready),
+            }
+        }
+        self.arrivals = load;
+        if over && self.spare_tasks.len() < SPARE {
+            self.spare_tasks.push(task);
+        }
+        over
     }
 
     fn update(&mut self, update: Update) {
@@ -124,18 +196,8 @@ impl RoamingDriver {
             Update::Register(make, done) => self.register(make, done),
             Update::Tell(token, readiness) => self.reactor.push_due(token, readiness),
             Update::ChannelRequest(token) => self.deliver_requests(token),
-            Update::Home(roaming_task, next) => {
-                self.home(roaming_task, next);
-                // A thread has become free.
-                self.resubmit_refused();
-            }
-            Update::Refused(roaming_task) => {
-                let ready = Ready {
-                    token: roaming_task.token,
-                    readiness: roaming_task.readiness,
-                };
-                self.home(roaming_task, Next::Stay);
-                self.refused.push(ready);
+            Update::Home(task) => {
+                self.arrive(task);
             }
             Update::Handles(visit) => visit(self.handles.values().cloned().collect()),
         }
@@ -167,21 +229,19 @@ impl RoamingDriver {
     }
 
     /// Puts a source back into its slot.
-    fn home(&mut self, mut roaming_task: Box<RoamingTask>, next: Next) {
+    fn home(&mut self, mut traveller: Traveller, next: Next) {
         self.away -= 1;
-        let token = roaming_task.token;
-        let adopted = self
-            .reactor
-            .adopt(token, roaming_task.source.as_deref_mut());
-        if !adopted || self.closing {
-            roaming_task.close();
-        }
-        match roaming_task.source.take() {
+        let token = traveller.ready.token;
+        let adopted = self.reactor.adopt(token, traveller.source.as_deref_mut());
+        match traveller.source {
             None => self.forget(token),
-            Some(source) => drop(self.reactor.put(token, source, next)),
-        }
-        if self.trips.len() < SPARE_TRIPS {
-            self.trips.push(roaming_task);
+            Some(source) if adopted && !self.closing => {
+                drop(self.reactor.put(token, source, next));
+            }
+            Some(source) => {
+                self.close_source(source);
+                self.forget(token);
+            }
         }
     }
 
@@ -206,7 +266,44 @@ impl RoamingDriver {
     /// Returns the next event to deliver.
     #[inline]
     fn next_ready(&mut self) -> Option<Ready> {
-        self.reactor.next(idle_desk(self.away, &mut self.trips))
+        if let Some(ready) = self.recalled.pop_front() {
+            return Some(ready);
+        }
+        self.reactor
+            .next(idle_io_context(self.away, &mut self.io_contexts))
+    }
+
+    /// Takes sources with events out of their slots, at most `most` of the same kind, into `group`.
+    /// Returns their kind.
+    #[inline]
+    fn gather(&mut self, most: usize) -> Option<Blocking> {
+        let mut kind = None;
+        while self.group.len() < most && !self.closing {
+            if kind.is_some() && !self.continues(kind) {
+                break;
+            }
+            let Some(ready) = self.next_ready() else {
+                break;
+            };
+            if let Some(source) = self.reactor.take(ready) {
+                kind = Some(source.blocking());
+                let source = Some(source);
+                self.group.push_back(Traveller { ready, source });
+                self.away += 1;
+            }
+        }
+        kind
+    }
+
+    /// Returns `true` if the next event belongs to a task whose sources are of this `kind`.
+    #[inline]
+    fn continues(&self, kind: Option<Blocking>) -> bool {
+        let next = match self.recalled.front() {
+            Some(ready) => Some(*ready),
+            None => self.reactor.peek_in_batch(),
+        };
+        let source = next.and_then(|ready| self.reactor.peek(ready.token));
+        source.is_some_and(|source| Some(source.blocking()) == kind)
     }
 
     /// Returns the next task of the selector.
@@ -218,10 +315,22 @@ impl RoamingDriver {
         self.selector.produce(&mut self.reactor)
     }
 
-    fn spare_trip(&mut self) -> Box<RoamingTask> {
-        self.trips
-            .pop()
-            .unwrap_or_else(|| RoamingTask::new(&self.roam))
+    fn io_context(&mut self) -> Box<IoContext> {
+        let new = || Box::new(IoContext::new(self.roam.more_counters()));
+        self.io_contexts.pop().unwrap_or_else(new)
+    }
+
+    fn keep_io_context(&mut self, io_context: Box<IoContext>) {
+        if self.io_contexts.len() < SPARE {
+            self.io_contexts.push(io_context);
+        }
+    }
+
+    /// Closes a source on this thread.
+    fn close_source(&mut self, source: RoamingSource) {
+        let mut io_context = self.io_context();
+        close_and_drop(source, &mut io_context);
+        self.keep_io_context(io_context);
     }
 
     /// Closes every source that is in its slot.
@@ -236,22 +345,17 @@ impl RoamingDriver {
         let Some(source) = self.reactor.take(Ready { token, readiness }) else {
             return;
         };
-        let mut roaming_task = self.spare_trip();
-        roaming_task.source = Some(source);
-        roaming_task.close();
-        self.trips.push(roaming_task);
+        self.close_source(source);
         self.forget(token);
     }
 }
 
-/// Returns the I/O context of an unused roaming task. Returns `None` while sources are away: other
-/// threads run them, and then each source receives on the thread that runs it.
+/// Returns an unused I/O context. Returns `None` while sources are away: other threads run them, and
+/// then each source receives on the thread that runs it.
 #[inline]
-fn idle_desk(away: usize, trips: &mut [Box<RoamingTask>]) -> Option<&mut IoContext> {
+fn idle_io_context(away: usize, unused: &mut [Box<IoContext>]) -> Option<&mut IoContext> {
     match away {
-        0 => trips
-            .last_mut()
-            .map(|roaming_task| &mut roaming_task.io_context),
+        0 => unused.last_mut().map(|io_context| &mut **io_context),
         _ => None,
     }
 }
@@ -265,7 +369,7 @@ impl Driver for RoamingDriver {
             // The caller waits for the last source to come back, and has to check again.
             return;
         }
-        let busy = self.reactor.backlog() > 0 || !(self.closing || self.selector.is_quiet());
+        let busy = self.events() > 0 || !(self.closing || self.selector.is_quiet());
         if busy || !self.roam.fall_asleep() {
             return self.poll();
         }
@@ -301,23 +405,25 @@ impl Driver for RoamingDriver {
 
     #[inline]
     fn next_task(&mut self) -> Option<Task> {
+        self.next_tasks(1).map(|(task, _)| task)
+    }
+
+    #[inline]
+    fn next_tasks(&mut self, most: usize) -> Option<(Task, usize)> {
         self.take_updates();
-        while !self.closing {
-            let Some(ready) = self.next_ready() else {
-                return self.next_of_selector();
-            };
-            let Some(source) = self.reactor.take(ready) else {
-                continue;
-            };
-            let kind = source.blocking();
-            let mut roaming_task = self.spare_trip();
-            roaming_task.token = ready.token;
-            roaming_task.readiness = ready.readiness;
-            roaming_task.source = Some(source);
-            self.away += 1;
-            return Some(roaming_task.task(kind));
-        }
-        None
+        let Some(kind) = self.gather(most.min(self.group_size.get())) else {
+            if self.closing {
+                return None;
+            }
+            return self.next_of_selector().map(|task| (task, 1));
+        };
+        let roaming_task = self.spare_tasks.pop();
+        let roaming_task = roaming_task.unwrap_or_else(|| RoamingTask::new(&self.roam));
+        let io_context = self.io_context();
+        self.last_size = self.group.len();
+        let task = roaming_task.task(kind, &mut self.group, io_context);
+        self.last = Some(roaming_task);
+        Some((task, self.last_size))
     }
 
     fn poll(&mut self) {
@@ -326,7 +432,11 @@ impl Driver for RoamingDriver {
     }
 
     fn backlog(&self) -> usize {
-        self.reactor.backlog() + self.selector.backlog()
+        let last = match &self.last {
+            Some(_) => self.last_size - 1,
+            None => 0,
+        };
+        last + self.events() + self.selector.backlog()
     }
 
     fn is_idle(&self) -> bool {

@@ -1,10 +1,15 @@
 //! Roaming sources: they move to the thread that runs their handlers.
 //!
-//! `updates` has the state that the loop and those threads share, `roaming_task` moves a source
-//! there and back, `driver` makes a task of each event.
+//! `updates` has the state that the loop and those threads share, `roaming_task` moves a few sources
+//! there and back, `group_size` says how many, `driver` makes tasks of events.
 
 #[cfg(feature = "roaming")]
 mod driver;
+#[cfg(feature = "roaming")]
+mod group_size;
+#[cfg(test)]
+#[cfg(feature = "roaming")]
+mod group_tests;
 mod roaming_task;
 #[cfg(test)]
 #[cfg(feature = "roaming")]

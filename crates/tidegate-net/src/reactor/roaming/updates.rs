@@ -1,16 +1,16 @@
 //! Roaming channels: the state that a roaming loop shares with the threads that run its tasks.
 //!
 //! A ready channel is moved, boxed, into the task that runs it: a [`RoamingTask`]. The thread that
-//! runs the task owns the channel meanwhile; at the end of the task the box goes back to the loop
-//! as an update. Updates are under one lock that is held for a push or a swap, never while user
-//! code runs.
+//! runs the task owns the channel while its handlers run; then the loop takes the box back from the
+//! task. If the loop has gone on meanwhile, the end of the task is an update. Updates are under one
+//! lock that is held for a push or a swap, never while user code runs.
 //!
 //! # Why this is enough
 //!
-//! * A channel is in one place: its slot, or one task, or an update. There is no other access to
+//! * A channel is in one place: its slot or one task. There is no other access to
 //!   it, so its handlers see one event at a time, in order, and need no lock.
 //! * Each hand-off synchronises: from the slot to the task on the thread that produces, from there
-//!   through the pool's queue or the strategy's cell, and back through the lock around the updates.
+//!   through the pool's queue or the strategy's cell, and back through the lock of the task.
 //!   So what a handler wrote on one thread is seen by its next event on another.
 //! * A task ends once: the channel goes back to its loop, or, if the loop has ended, is closed
 //!   where it is.
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tidegate_core::internal::Sleeper;
 use tidegate_loop::internal::LoopScheduler;
 
-use super::super::source::{IoHandle, IoSource, Next};
+use super::super::source::{IoHandle, IoSource};
 use super::roaming_task::RoamingTask;
 use crate::metrics::Counters;
 use crate::sys::{Readiness, Token};
@@ -47,10 +47,9 @@ pub(crate) enum Update {
     Tell(Token, Readiness),
     /// Delivers queued requests to a channel; ignored if the channel is gone.
     ChannelRequest(Token),
-    /// A roaming task has run; the source comes back.
-    Home(Box<RoamingTask>, Next),
-    /// A roaming task was not run, because no thread took it; the source comes back.
-    Refused(Box<RoamingTask>),
+    /// A roaming task that the loop did not wait for is over, or was not run because no thread took
+    /// it; its source comes back.
+    Home(Arc<RoamingTask>),
     /// Requests the handles of all sources that have one, present or absent.
     Handles(OnHandles),
 }
