@@ -50,6 +50,11 @@ pub trait Message: Send + 'static {
     /// Runs on the thread that writes, or on the channel's loop if the channel closes before the
     /// loop has taken the message.
     ///
+    /// Not called for a message that its channel has taken for a
+    /// [handler on another executor](crate::Handler::duplex_on) and that the handler does not get, because
+    /// the channel is full or closed by then: it is dropped. If it has a promise from
+    /// [`Channel::write_with`](crate::Channel::write_with), that fails.
+    ///
     /// ```
     /// use tidegate_net::{EmbeddedChannel, Message};
     /// use tidegate_promise::{Failure, Promise, promise};
