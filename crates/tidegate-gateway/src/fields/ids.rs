@@ -41,6 +41,7 @@ impl Ids {
     }
 
     /// Adds the id of a request to its response.
+    #[inline]
     pub(crate) fn write(&self, id: &RequestId, back: DeferredResponse) -> DeferredResponse {
         match id {
             RequestId::Own(digits) => back.field_with(&self.line, digits),

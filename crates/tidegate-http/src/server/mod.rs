@@ -10,7 +10,7 @@
 //! | `response`, `deferred` | what a service writes, at once or later |
 //! | `flow`, `reply_path` | how much of a streamed response waits for its turn; what the handles of responses share |
 //! | `head_writer` | the head of a response, written into the memory that is sent |
-//! | `spare_output`, `spare_slots` | the memory of deferred responses, and of those that wait |
+//! | `spare_output`, `spare_slots`, `spare_table` | the memory of deferred responses, of those that wait, and of the offsets of a head |
 //! | `service`, `shared` | the user's code; what all connections of a server share |
 //! | `limits`, `metrics`, `trouble`, `date` | settings, counters, errors and their reports, the `Date` field |
 //! | `switch` | a change of the protocol: the handlers that take over a connection |
@@ -39,6 +39,7 @@ mod service;
 mod shared;
 mod spare_output;
 mod spare_slots;
+pub(crate) mod spare_table;
 mod switch;
 #[cfg(test)]
 pub(crate) mod tests;

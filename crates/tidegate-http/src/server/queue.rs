@@ -239,6 +239,20 @@ impl ResponseQueue {
         Some(&mut queued.slot)
     }
 
+    /// Returns `true` if slot `seq` is the first one, and waits for the service alone.
+    pub(crate) fn is_awaited(&self, seq: u64) -> bool {
+        let first = self.slots.front().filter(|_| seq == self.first);
+        first.is_some_and(|first| {
+            matches!(
+                first.slot,
+                Slot::Waiting {
+                    owes_continue: false,
+                    ..
+                }
+            )
+        })
+    }
+
     /// Returns the number of the first slot, and since when the service is waited for, if it is.
     pub(crate) fn front_waiting(&self) -> Option<(u64, u64)> {
         match self.slots.front()?.slot {

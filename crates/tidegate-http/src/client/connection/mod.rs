@@ -38,7 +38,7 @@ use crate::codec::{
     BodyEvent, BodyFraming, BodyLimits, BodyStep, HeadLimits, HeadTable, Method, ResponseDecoder,
     ResponseHead,
 };
-use crate::server::{Input, Received};
+use crate::server::{Input, Received, spare_table};
 
 /// The deadline of the head, of the next part of the body, or of an idle connection.
 const LIMIT: u8 = 0;
@@ -236,7 +236,7 @@ impl<R: ExchangeHandler> Connection<R> {
     /// Handles as much of `input` as possible, and keeps the rest.
     fn advance(&mut self, input: Bytes, ctx: &mut HandlerContext<'_>) {
         let mut input = Received::from(input);
-        let mut table = HeadTable::new();
+        let mut table = spare_table::take();
         while let Some(current) = &mut self.current {
             current.responded |= !input.is_empty();
             let more = match current.in_body {
@@ -247,6 +247,7 @@ impl<R: ExchangeHandler> Connection<R> {
                 break;
             }
         }
+        spare_table::put_back(table);
         let is_needed = self.current.is_some();
         let (rest, spent) = input.keep();
         if let Some(rest) = rest.filter(|_| is_needed) {

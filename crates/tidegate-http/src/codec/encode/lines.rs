@@ -37,19 +37,25 @@ pub struct FieldLines {
     is_for_server: bool,
 }
 
-/// Where a line is in its text. A text has at most 65,535 bytes, as a head has.
+/// Where the name and the value of a line are in its text, which has at most 65,535 bytes, as a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinePlace {
-    pub(crate) start: u16,
+    pub(crate) name: u16,
     pub(crate) name_end: u16,
-    /// After its CR LF.
-    pub(crate) end: u16,
+    pub(crate) value: u16,
+    pub(crate) value_end: u16,
 }
 
 impl LinePlace {
     #[inline]
     pub(crate) fn value(self) -> Range<usize> {
-        usize::from(self.name_end) + 2..usize::from(self.end) - 2
+        usize::from(self.value)..usize::from(self.value_end)
+    }
+
+    /// Returns where the line ends, with its CR LF.
+    #[inline]
+    pub(crate) fn end(self) -> usize {
+        usize::from(self.value_end) + 2
     }
 }
 
@@ -84,9 +90,10 @@ impl FieldLines {
         let end = u16::try_from(self.text.len()).map_err(|_| EncodeError::HeadTooLarge)?;
         // They are below the end, which fits.
         self.places.push(LinePlace {
-            start: start as u16,
+            name: start as u16,
             name_end: (start + name.len()) as u16,
-            end,
+            value: (start + name.len() + 2) as u16,
+            value_end: end - 2,
         });
         self.has_known |= KnownField::of(name.as_bytes()).is_some();
         let for_server = ["connection", "date", "upgrade"];
@@ -152,7 +159,7 @@ impl FieldLines {
 
     /// Returns the name and the value of a field.
     pub(crate) fn parts(&self, place: LinePlace) -> (&str, &[u8]) {
-        let name = usize::from(place.start)..usize::from(place.name_end);
+        let name = usize::from(place.name)..usize::from(place.name_end);
         (chars::ascii(&self.text[name]), &self.text[place.value()])
     }
 }

@@ -75,19 +75,19 @@ impl Patchable {
         let (Some(first), Some(last)) = (places.first(), places.last()) else {
             return Ok(());
         };
-        let text = &lines.as_bytes()[usize::from(first.start)..usize::from(last.end)];
+        let text = &lines.as_bytes()[usize::from(first.name)..last.end()];
         let start = self.bytes.len();
         let too_many = self.spans.len() + places.len() > MOST_FIELDS;
         if too_many || start + text.len() > usize::from(u16::MAX) {
             return Err(EncodeError::HeadTooLarge);
         }
-        // Each of them is below the end, which fits.
-        let moved = |at: u16| (start as u16).wrapping_add(at - first.start);
+        // Each of them is below the end, which fits. The text may move to the front.
+        let by = (start as u16).wrapping_sub(first.name);
         self.spans.extend(places.iter().map(|place| Span {
-            name: moved(place.start),
-            name_end: moved(place.name_end),
-            value: moved(place.name_end + 2),
-            value_end: moved(place.end - 2),
+            name: place.name.wrapping_add(by),
+            name_end: place.name_end.wrapping_add(by),
+            value: place.value.wrapping_add(by),
+            value_end: place.value_end.wrapping_add(by),
         }));
         self.bytes.extend_from_slice(text);
         Ok(())

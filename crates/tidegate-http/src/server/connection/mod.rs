@@ -9,7 +9,6 @@
 //! | `ends` | the end of the client's stream, and drains |
 //! | `waits` | limits of time |
 //! | `switching` | changes of the protocol |
-//! | `spare_table` | the memory for the offsets of a head |
 //!
 //! ```text
 //!             head complete             response at once
@@ -33,7 +32,6 @@ mod ends;
 mod intake;
 mod outcome;
 mod responses;
-mod spare_table;
 mod switching;
 mod waits;
 
@@ -58,6 +56,7 @@ use super::request::{Intake, Request};
 use super::response::{Response, ResponseParts, Served};
 use super::service::Service;
 use super::shared::ServerShared;
+use super::spare_table;
 use super::trouble::Trouble;
 use super::wire::Wire;
 use crate::codec::{RefusalReason, RequestDecoder, RequestHead};

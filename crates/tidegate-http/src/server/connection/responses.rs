@@ -28,7 +28,10 @@ impl<S: Service> Connection<S> {
             self.decided(seq);
         }
         self.end_if_draining();
-        self.fill(seq, what, wire);
+        match what {
+            PartKind::Whole(whole) if self.is_next(seq, &whole) => self.send_next(whole, wire),
+            what => self.fill(seq, what, wire),
+        }
         self.pump(wire);
         self.go_on(wire);
     }
@@ -60,6 +63,25 @@ impl<S: Service> Connection<S> {
             self.switch_if_due(wire);
         }
         self.settle(wire);
+    }
+
+    /// Returns `true` if the client waits for this response, and its turn changes nothing else. So are
+    /// nearly all of a proxy.
+    fn is_next(&self, seq: u64, whole: &Whole) -> bool {
+        self.phase == Phase::Open && !whole.close && self.queue.is_awaited(seq)
+    }
+
+    /// Sends such a response without putting it into its slot.
+    fn send_next<'a>(&mut self, mut whole: Whole, wire: &mut impl Wire<'a>) {
+        send_whole(&mut whole, wire, &mut self.tally);
+        self.end_first();
+    }
+
+    /// Removes the first response of the queue, which was sent.
+    fn end_first(&mut self) {
+        if let Some(began) = self.queue.pop().and_then(|sent| sent.began) {
+            self.cell().total_time(self.now.saturating_sub(began));
+        }
     }
 
     /// Puts a part of a response into its slot.
@@ -179,9 +201,7 @@ impl<S: Service> Connection<S> {
                     }
                 }
             };
-            if let Some(began) = self.queue.pop().and_then(|sent| sent.began) {
-                self.cell().total_time(self.now.saturating_sub(began));
-            }
+            self.end_first();
             if close {
                 self.phase = Phase::Closing;
                 self.leave_unanswered(wire);

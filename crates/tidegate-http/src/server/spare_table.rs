@@ -12,13 +12,13 @@ thread_local! {
 /// Takes the table of this thread. A connection that is served inside the service of another one
 /// gets a new table.
 #[inline]
-pub(super) fn take() -> Box<HeadTable> {
+pub(crate) fn take() -> Box<HeadTable> {
     let spare = SPARE.try_with(Cell::take).ok().flatten();
     spare.unwrap_or_default()
 }
 
 /// Keeps a table for the next connection.
 #[inline]
-pub(super) fn put_back(table: Box<HeadTable>) {
+pub(crate) fn put_back(table: Box<HeadTable>) {
     let _ = SPARE.try_with(|spare| spare.set(Some(table)));
 }
