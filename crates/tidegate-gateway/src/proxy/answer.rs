@@ -1,6 +1,7 @@
 //! The response of a server, on its way to the client.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tidegate::http::client::{ClientError, ExchangeHandler, Flow};
@@ -73,11 +74,13 @@ impl ExchangeHandler for Answer {
         &mut self,
         head: ResponseHead<'_>,
         framing: BodyFraming,
-        body: Bytes,
+        received: &Bytes,
+        body: Range<usize>,
         _: &mut HandlerContext<'_>,
     ) {
         self.verdict(head.status() < 500);
-        self.flight.respond(self.attempt, head, framing, Some(body));
+        let body = Some((received, body));
+        self.flight.respond(self.attempt, head, framing, body);
     }
 
     fn data(&mut self, bytes: Bytes, _: &mut HandlerContext<'_>) -> Flow {
@@ -124,13 +127,13 @@ impl fmt::Debug for Answer {
 }
 
 impl Flight {
-    /// Sends the head of the response, and its body if all of it is there.
+    /// Sends the head of the response, and its body if all of it is there: a part of received bytes.
     fn respond(
         &self,
         attempt: u32,
         head: ResponseHead<'_>,
         framing: BodyFraming,
-        body: Option<Bytes>,
+        body: Option<(&Bytes, Range<usize>)>,
     ) {
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) || !state.is_unanswered() {
@@ -153,9 +156,9 @@ impl Flight {
         state.status = head.status();
         let back = back.status(head.status());
         let back = self.write_fields(back, &head, &state.times);
-        if let Some(body) = body {
+        if let Some((received, body)) = body {
             state.sent = body.len() as u64;
-            back.body(body);
+            back.received_body(received, body);
             state.back = Some(Back::Sent);
             return;
         }

@@ -1,5 +1,7 @@
 //! What receives a response: a handler of the user, or a call.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use tidegate_net::{Handler, HandlerContext};
 
@@ -38,16 +40,18 @@ pub trait ExchangeHandler: Send + 'static {
     const TAKES_WHOLE: bool = false;
 
     /// Called in place of `head` and `data` if the head and its whole body were received at once. The
-    /// end of the response comes next, so it cannot pause.
+    /// body is this part of the received bytes: a copy costs less than to share their memory, if it is
+    /// short. The end of the response comes next, so it cannot pause.
     fn whole(
         &mut self,
         head: ResponseHead<'_>,
         framing: BodyFraming,
-        body: Bytes,
+        received: &Bytes,
+        body: Range<usize>,
         ctx: &mut HandlerContext<'_>,
     ) {
         self.head(head, framing, ctx);
-        self.data(body, ctx);
+        self.data(received.slice(body), ctx);
     }
 
     /// Called with each part of the body, a slice of the received bytes. With [`Flow::Pause`] the

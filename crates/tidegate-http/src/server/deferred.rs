@@ -1,6 +1,7 @@
 //! Responses that end after the service has returned: handles for other threads.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -125,6 +126,25 @@ impl DeferredResponse {
                     body = Bytes::new();
                 }
                 self.send_whole(body, None, close);
+            }
+            Err(mistake) => self.fail(mistake),
+        }
+    }
+
+    /// Ends the response with a part of received bytes, as [`body`](Self::body) does. A short one is
+    /// copied, and takes no part of their memory.
+    pub fn received_body(mut self, received: &Bytes, body: Range<usize>) {
+        match self.finish(BodyFraming::Length(body.len() as u64)) {
+            Ok((sent, close)) => {
+                let mut rest = Bytes::new();
+                if sent.is_empty() {
+                    // The response to a `HEAD`, for example.
+                } else if body.len() <= INLINE_BODY {
+                    self.out.extend_from_slice(&received[body]);
+                } else {
+                    rest = received.slice(body);
+                }
+                self.send_whole(rest, None, close);
             }
             Err(mistake) => self.fail(mistake),
         }

@@ -24,7 +24,14 @@ pub(crate) struct Received {
 impl Received {
     /// Returns a part of the bytes that are not consumed, without a copy.
     pub(crate) fn slice(&self, range: Range<usize>) -> Bytes {
-        self.bytes.slice(self.at + range.start..self.at + range.end)
+        let (bytes, range) = self.within(range);
+        bytes.slice(range)
+    }
+
+    /// Returns all bytes, and where this part of those that are not consumed is in them.
+    #[inline]
+    pub(crate) fn within(&self, range: Range<usize>) -> (&Bytes, Range<usize>) {
+        (&self.bytes, self.at + range.start..self.at + range.end)
     }
 }
 

@@ -22,6 +22,7 @@ mod moves;
 
 pub(super) use self::moves::SWITCHED;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -309,8 +310,9 @@ impl<R: ExchangeHandler> Connection<R> {
         if R::TAKES_WHOLE
             && let Some(body) = whole_body(&mut self.decoder, input, length, framing)
         {
-            let end = length + body.len();
-            current.receiver.whole(head, framing, body, ctx);
+            let end = body.end;
+            let (received, body) = input.within(body);
+            current.receiver.whole(head, framing, received, body, ctx);
             input.advance(end);
             // The decoder is at the end of the message.
             return self.take_body(input, ctx);
@@ -408,13 +410,13 @@ impl<R: ExchangeHandler> Connection<R> {
     }
 }
 
-/// Takes the body that follows a head of this length, if all of it was received.
+/// Takes the body that follows a head of this length, if all of it was received. Returns where it is.
 fn whole_body(
     decoder: &mut ResponseDecoder,
     input: &Received,
     head: usize,
     framing: BodyFraming,
-) -> Option<Bytes> {
+) -> Option<Range<usize>> {
     let BodyFraming::Length(length @ 1..) = framing else {
         return None;
     };
@@ -426,7 +428,7 @@ fn whole_body(
         Ok(BodyStep {
             event: BodyEvent::Data(_),
             ..
-        }) => Some(input.slice(head..end)),
+        }) => Some(head..end),
         // Refused: the decoder says so again.
         _ => None,
     }

@@ -16,10 +16,11 @@ impl ExchangeHandler for Wholes {
         &mut self,
         head: ResponseHead<'_>,
         framing: BodyFraming,
-        body: Bytes,
+        received: &Bytes,
+        body: std::ops::Range<usize>,
         _: &mut HandlerContext<'_>,
     ) {
-        let body = String::from_utf8(body.to_vec()).unwrap();
+        let body = String::from_utf8(received[body].to_vec()).unwrap();
         let status = head.status();
         self.0
             .log

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use tidegate_net::InputShutdown;
 
 use super::{Client, closing, get, ok};
@@ -71,6 +72,35 @@ fn a_checked_field_gets_the_value_of_a_response() {
             "{line:?}"
         );
         assert_eq!(client.metrics().mistakes, 1, "{line:?}");
+    }
+}
+
+#[test]
+fn a_part_of_received_bytes_is_a_body_like_others() {
+    let mut received = b"head".to_vec();
+    received.extend_from_slice(&[b'x'; 5000]);
+    let received = Bytes::from(received);
+    for (body, shares) in [
+        (4..4, false),
+        (2..6, false),
+        (4..4100, false),
+        (3..4100, true),
+    ] {
+        for request in [get("/"), get("/").replace("GET", "HEAD")] {
+            let (mut client, later) = deferring();
+            client.send(request.clone());
+            take(&later, "/").received_body(&received, body.clone());
+            let sent = client.responses();
+            client.send(request.clone());
+            take(&later, "/").body(received.slice(body.clone()));
+            assert_eq!(sent, client.responses(), "{body:?}");
+        }
+        let (mut client, later) = deferring();
+        client.send(get("/now") + &get("/first") + &get("/"));
+        take(&later, "/").received_body(&received, body.clone());
+        // It waits for its turn.
+        assert_eq!(!received.is_unique(), shares, "{body:?}");
+        client.responses();
     }
 }
 
