@@ -8,7 +8,7 @@
 //!
 //! A connection counts in plain fields and adds them to the counters of its event loop once per
 //! read, so that pipelined requests cost no atomic operation each. On a pinned loop only one thread
-//! writes, so that adding is a load and a store.
+//! adds; on a roaming loop the threads take turns.
 
 mod cell;
 mod collect;

@@ -1,4 +1,4 @@
-//! A histogram of durations that threads record into.
+//! A histogram of durations that one thread at a time records into.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,23 +13,19 @@ pub(crate) struct Times {
     nanos: AtomicU64,
 }
 
-/// Adds to a counter. `one_writer`: no other thread adds to it at the same time.
+/// Adds to a counter. No other thread may add to it at the same time.
 #[inline]
-pub(super) fn add(counter: &AtomicU64, number: u64, one_writer: bool) {
-    if one_writer {
-        let sum = counter.load(Ordering::Relaxed).wrapping_add(number);
-        counter.store(sum, Ordering::Relaxed);
-    } else {
-        counter.fetch_add(number, Ordering::Relaxed);
-    }
+pub(super) fn add(counter: &AtomicU64, number: u64) {
+    let sum = counter.load(Ordering::Relaxed).wrapping_add(number);
+    counter.store(sum, Ordering::Relaxed);
 }
 
 impl Times {
-    /// Adds `number` durations of `nanos` each.
+    /// Adds `number` durations of `nanos` each. No other thread may record at the same time.
     #[inline]
-    pub(super) fn record(&self, nanos: u64, number: u64, one_writer: bool) {
-        add(&self.counts[Metric::time_bucket(nanos)], number, one_writer);
-        add(&self.nanos, nanos.saturating_mul(number), one_writer);
+    pub(super) fn record(&self, nanos: u64, number: u64) {
+        add(&self.counts[Metric::time_bucket(nanos)], number);
+        add(&self.nanos, nanos.saturating_mul(number));
     }
 
     /// Returns the sum of the durations, in nanoseconds.
@@ -53,7 +49,7 @@ mod tests {
         let times = Times::default();
         for (nanos, bucket) in [(0, 0), (50_000, 0), (50_001, 1), (u64::MAX, BUCKETS - 1)] {
             assert_eq!(Metric::time_bucket(nanos), bucket, "{nanos}");
-            times.record(nanos.min(1 << 40), 2, true);
+            times.record(nanos.min(1 << 40), 2);
         }
         let buckets = times.buckets();
         assert_eq!(buckets[0], (0.00005, 4));
