@@ -64,7 +64,7 @@ impl FieldLines {
     ///
     /// # Errors
     ///
-    /// As [`field`](super::encode::field); [`EncodeError::HeadTooLarge`] if the line has more than
+    /// As [`field`](super::field); [`EncodeError::HeadTooLarge`] if the line has more than
     /// 65,535 bytes.
     pub fn new(name: &str, value: &[u8]) -> Result<Self, EncodeError> {
         let none = Self {

@@ -28,7 +28,7 @@
 //! | `status` | the standard reason phrases |
 //! | `date` | [`HttpDate`] |
 //! | `head` | start lines and field lines |
-//! | `lines` | [`FieldLines`](super::FieldLines): checked once, written many times |
+//! | `lines` | [`FieldLines`]: checked once, written many times |
 //! | `body` | [`BodyEncoder`] |
 
 mod body;
