@@ -1,4 +1,5 @@
-//! CPU usage during a measurement: our own CPU time, and the CPUs that other processes used.
+//! CPU usage during a measurement: our own CPU time, the CPUs that other processes used, and the time
+//! that the hypervisor took away.
 //!
 //! This matters more than expected. With another program on the second of two CPUs, producers and
 //! consumer share the first one, no cache line moves between CPUs any more, and a channel shows
@@ -114,29 +115,48 @@ fn busy_time() -> Option<Duration> {
     Some(ticks_to_time(ticks))
 }
 
-/// Returns the ticks in which a CPU was busy or taken away by the hypervisor. The first line of
-/// `/proc/stat` reads `cpu user nice system idle iowait irq softirq steal guest guest_nice`; guest
-/// time is part of user time.
+/// Returns the CPU time that the hypervisor has taken away from this machine since it was started; 0
+/// if the system does not report it.
+pub(crate) fn stolen_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    ticks_to_time(machine_ticks(&text).map_or(0, |ticks| ticks.stolen))
+}
+
+/// Returns the ticks in which a CPU was busy or taken away by the hypervisor.
 fn busy_ticks(stat: &str) -> Option<u64> {
+    machine_ticks(stat).map(|ticks| ticks.worked + ticks.stolen)
+}
+
+/// The ticks of all CPUs.
+struct MachineTicks {
+    worked: u64,
+    stolen: u64,
+}
+
+/// Reads the first line of `/proc/stat`, which is `cpu user nice system idle iowait irq softirq steal
+/// guest guest_nice`. Guest time is part of user time.
+fn machine_ticks(stat: &str) -> Option<MachineTicks> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let fields = line.split_whitespace().map(str::parse);
     let fields: Vec<u64> = fields.collect::<Result<_, _>>().ok()?;
     match fields[..] {
-        [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] => {
-            Some(user + nice + system + irq + softirq + steal)
-        }
+        [user, nice, system, _idle, _iowait, irq, softirq, stolen, ..] => Some(MachineTicks {
+            worked: user + nice + system + irq + softirq,
+            stolen,
+        }),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{OWN, WAITED, busy_ticks, ticks};
+    use super::{OWN, WAITED, busy_ticks, machine_ticks, ticks};
 
     #[test]
     fn idle_and_guest_time_are_not_counted() {
         let stat = "cpu  1 2 4 800 900 8 16 32 64 128\ncpu0 1 2 3 4\n";
         assert_eq!(busy_ticks(stat), Some(63));
+        assert_eq!(machine_ticks(stat).map(|ticks| ticks.stolen), Some(32));
         assert_eq!(busy_ticks("cpu 1 2 3"), None);
         assert_eq!(busy_ticks(""), None);
     }

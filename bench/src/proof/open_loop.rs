@@ -3,6 +3,9 @@
 //!
 //! A connection has one request at a time, and is replaced after some. A request without an idle
 //! connection opens a new one. A client that waits too long leaves.
+//!
+//! A hypervisor that takes the CPUs away delays every request of that moment, whatever the gateway
+//! does. The run notes the seconds in which that happened.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
@@ -12,6 +15,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use super::client::parse;
+use crate::machine::stolen_time;
 use crate::waits::Waits;
 
 /// After how long a client leaves.
@@ -40,6 +44,14 @@ pub(super) struct Result {
     pub(super) seconds: Vec<Waits>,
 }
 
+/// A run: what became of its requests, by stream, and its seconds.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) results: Vec<Result>,
+    /// For each second whether the hypervisor left the CPUs to this machine.
+    pub(super) undisturbed: Vec<bool>,
+}
+
 struct Connection {
     socket: TcpStream,
     stream: usize,
@@ -60,11 +72,13 @@ struct Run<'a> {
     /// Idle connections of each stream.
     idle: Vec<Vec<usize>>,
     results: Vec<Result>,
+    /// The stolen time at the beginning of each second so far.
+    stolen: Vec<Duration>,
     began: Instant,
 }
 
 /// Sends all streams for this time.
-pub(super) fn run(to: SocketAddr, streams: &[Stream], time: Duration) -> io::Result<Vec<Result>> {
+pub(super) fn run(to: SocketAddr, streams: &[Stream], time: Duration) -> io::Result<Outcome> {
     let seconds = usize::try_from(time.as_secs()).unwrap_or(0).max(1);
     let result = |_: &Stream| Result {
         ok: 0,
@@ -81,10 +95,21 @@ pub(super) fn run(to: SocketAddr, streams: &[Stream], time: Duration) -> io::Res
         free: Vec::new(),
         idle: vec![Vec::new(); streams.len()],
         results: streams.iter().map(result).collect(),
+        stolen: Vec::with_capacity(seconds + 1),
         began: Instant::now(),
     };
     run.drive(time)?;
-    Ok(run.results)
+    run.stolen.truncate(seconds);
+    run.stolen.push(stolen_time());
+    Ok(Outcome {
+        results: run.results,
+        undisturbed: equal_neighbours(&run.stolen),
+    })
+}
+
+/// Returns for each value but the last whether the next one is the same.
+fn equal_neighbours(values: &[Duration]) -> Vec<bool> {
+    values.windows(2).map(|two| two[0] == two[1]).collect()
 }
 
 impl Result {
@@ -103,6 +128,9 @@ impl Run<'_> {
         let mut looked = Instant::now();
         loop {
             let now = Instant::now();
+            if (now - self.began).as_secs() >= self.stolen.len() as u64 {
+                self.stolen.push(stolen_time());
+            }
             let mut next = Duration::from_millis(20);
             for (stream, sent) in sent.iter_mut().enumerate() {
                 let every = Duration::from_secs_f64(1.0 / self.streams[stream].rate);
@@ -286,4 +314,17 @@ fn is_early(why: &io::Error) -> bool {
         why.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::equal_neighbours;
+
+    #[test]
+    fn a_second_is_disturbed_if_time_was_stolen_before_the_next_one() {
+        let stolen = [5, 5, 7, 7].map(Duration::from_millis);
+        assert_eq!(equal_neighbours(&stolen), [true, false, true]);
+    }
 }
