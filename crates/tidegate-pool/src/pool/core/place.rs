@@ -23,11 +23,11 @@ impl Shared {
             return Err(Rejected::new(job, RejectReason::Closed));
         }
         let has_room = turn.has_room(lane);
-        if has_room && let Some(checks) = turn.may_defer_wake() {
+        if has_room && let Some(spins) = turn.may_defer_wake() {
             let key = turn.push(lane, job);
             turn.counts.accepted += 1;
             turn.defer_wake();
-            self.end_turn(turn, || self.wait_for_taker(checks));
+            self.end_turn(turn, || self.wait_for_taker(spins));
             return Ok(key);
         }
         match turn.place(job, has_room, lane.is_urgent()) {
@@ -96,13 +96,21 @@ impl Shared {
 
     /// Spins briefly until a busy worker takes the job whose wake-up was deferred. If none does,
     /// wakes a worker after all.
+    ///
+    /// Each pause is twice as long as the one before. The word that is read lies beside the lock, so
+    /// each reading takes the cache line from the worker that is about to come.
     #[inline]
-    fn wait_for_taker(&self, checks: u32) {
-        for _ in 0..checks {
-            std::hint::spin_loop();
+    fn wait_for_taker(&self, spins: u32) {
+        let (mut spun, mut pause) = (0, 1);
+        while spun < spins {
+            for _ in 0..pause {
+                std::hint::spin_loop();
+            }
             if !self.dispatcher.is_wake_deferred() {
                 return;
             }
+            spun += pause;
+            pause *= 2;
         }
         self.send_worker(|turn| turn.perform_deferred_wake());
     }

@@ -86,10 +86,10 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
     }
 
     /// Checks whether the wake-up for the next job should be deferred: every idle worker sleeps, at
-    /// least one worker is busy, and deferring has helped lately. Returns how often to check
-    /// whether a busy worker came ([`Dispatcher::is_wake_deferred`]). The caller then adds the job
-    /// to the queue, [defers the wake-up](DispatchGuard::defer_wake), releases the lock and checks.
-    /// If no worker came, it [performs the wake-up](DispatchGuard::perform_deferred_wake).
+    /// least one worker is busy, and deferring has helped lately. Returns how many spins to wait
+    /// for a busy worker ([`Dispatcher::is_wake_deferred`]). The caller then adds the job to the
+    /// queue, [defers the wake-up](DispatchGuard::defer_wake), releases the lock and waits. If no
+    /// worker came, it [performs the wake-up](DispatchGuard::perform_deferred_wake).
     #[inline]
     pub fn may_defer_wake(&mut self) -> Option<u32> {
         let state = &mut *self.state;

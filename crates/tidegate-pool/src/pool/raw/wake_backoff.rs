@@ -1,20 +1,20 @@
 //! The back-off of a submitter: how long it waits for a busy worker before it wakes a sleeping one.
 
-/// How often a submitter checks whether a busy worker takes its job, before it wakes an idle
-/// worker. A wake-up costs the submitter a system call and the machine a context switch. Waiting
-/// for a job that is nearly done costs a fraction of a microsecond. The number of checks is learned
-/// from whether a worker came.
+/// How long a submitter spins until a busy worker takes its job, before it wakes an idle worker. A
+/// wake-up costs the submitter a system call and the machine a context switch. Waiting for a job that
+/// is nearly done costs a fraction of a microsecond. The number of spins is learned from whether a
+/// worker came.
 #[derive(Debug)]
 pub(super) struct WakeBackoff {
-    checks: u32,
+    spins: u32,
     /// Wake-ups that were not deferred since the last attempt.
     skipped: u32,
 }
 
 impl WakeBackoff {
     /// About a microsecond.
-    const MAX_CHECKS: u32 = if cfg!(tidegate_loom) { 1 } else { 64 };
-    const MIN_CHECKS: u32 = if cfg!(tidegate_loom) { 1 } else { 8 };
+    const MAX_SPINS: u32 = if cfg!(tidegate_loom) { 1 } else { 64 };
+    const MIN_SPINS: u32 = if cfg!(tidegate_loom) { 1 } else { 8 };
     /// Wake-ups between two attempts.
     const REST: u32 = 32;
 
@@ -22,7 +22,7 @@ impl WakeBackoff {
         // With one CPU, no worker can run while the submitter spins.
         let single_cpu = !cfg!(tidegate_loom) && tidegate_core::internal::usable_cpus() == 1;
         Self {
-            checks: if single_cpu { 0 } else { Self::MAX_CHECKS },
+            spins: if single_cpu { 0 } else { Self::MAX_SPINS },
             skipped: if single_cpu { u32::MAX } else { 0 },
         }
     }
@@ -33,25 +33,25 @@ impl WakeBackoff {
     }
 
     pub(super) fn begin(&mut self) -> Option<u32> {
-        if self.checks > 0 {
-            return Some(self.checks);
+        if self.spins > 0 {
+            return Some(self.spins);
         }
         self.skipped += 1;
         if self.skipped < Self::REST {
             return None;
         }
         self.skipped = 0;
-        Some(Self::MAX_CHECKS)
+        Some(Self::MAX_SPINS)
     }
 
     pub(super) fn has_paid(&mut self) {
-        self.checks = (self.checks * 2).clamp(Self::MIN_CHECKS, Self::MAX_CHECKS);
+        self.spins = (self.spins * 2).clamp(Self::MIN_SPINS, Self::MAX_SPINS);
     }
 
     pub(super) fn was_in_vain(&mut self) {
-        self.checks /= 2;
-        if self.checks < Self::MIN_CHECKS {
-            self.checks = 0;
+        self.spins /= 2;
+        if self.spins < Self::MIN_SPINS {
+            self.spins = 0;
         }
     }
 }
