@@ -34,7 +34,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.run_untraced(maybe_options, work)
     }
 
-    #[inline]
+    /// Always inlined, although it appears twice: as a call it takes a third of the time of a refusal.
+    #[inline(always)]
     fn run_untraced<F>(
         &self,
         maybe_options: MaybeOptions<'_, T, E>,
