@@ -43,6 +43,7 @@ impl Permits {
     }
 
     /// Takes a permit if one is free. Dropping the permit returns it.
+    #[inline]
     pub fn try_acquire(&self) -> Option<Permit> {
         let taken = self.shared.take(self.limit());
         taken.then(|| Permit {
@@ -153,6 +154,7 @@ pub struct Permit {
 }
 
 impl Drop for Permit {
+    #[inline]
     fn drop(&mut self) {
         self.of.give();
     }

@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use tidegate_core::internal::FastClock;
 
 use super::exchange_handler::{ExchangeHandler, Flow};
 use super::failure::Terms;
 use super::head_memory;
-use super::host::Host;
 use super::method::{is_idempotent, method_of_response};
 use super::pool::{Idle, IdlePlace, Lease};
-use super::slot::{Begun, Link, Signal};
+use super::slot::{Begun, Link, Owner, Signal};
 use crate::codec::{BodyEncoder, EncodeError, OwnedRequestHead};
 
 /// Where an exchange is.
@@ -43,7 +43,7 @@ enum Stage<H: ExchangeHandler> {
 /// stop reading the source until [`ExchangeHandler::writable`]. In the other direction,
 /// [`ExchangeHandler::data`] returns it, until [`resume`](Exchange::resume).
 pub struct Exchange<H: ExchangeHandler> {
-    host: Arc<Host<H>>,
+    /// Its slot has the upstream.
     link: Link<H>,
     id: u64,
     /// `None` only while it is being dropped or changed.
@@ -51,26 +51,20 @@ pub struct Exchange<H: ExchangeHandler> {
 }
 
 impl<H: ExchangeHandler> Exchange<H> {
-    pub(super) fn reused(host: &Arc<Host<H>>, label: &Arc<str>, idle: Idle<Link<H>>) -> Self {
+    #[inline]
+    pub(super) fn reused(owner: &Arc<Owner<H>>, idle: Idle<Link<H>>) -> Self {
         let (link, place) = idle.split();
-        link.slot.set_label(label);
+        link.slot.set_owner(owner);
         Self {
-            host: Arc::clone(host),
             id: link.slot.new_id(),
             link,
             stage: Some(Stage::Reused(place)),
         }
     }
 
-    pub(super) fn fresh(
-        host: &Arc<Host<H>>,
-        label: &Arc<str>,
-        link: Link<H>,
-        lease: Lease<Link<H>>,
-    ) -> Self {
-        link.slot.set_label(label);
+    pub(super) fn fresh(owner: &Arc<Owner<H>>, link: Link<H>, lease: Lease<Link<H>>) -> Self {
+        link.slot.set_owner(owner);
         Self {
-            host: Arc::clone(host),
             id: link.slot.new_id(),
             link,
             stage: Some(Stage::New(lease)),
@@ -113,12 +107,14 @@ impl<H: ExchangeHandler> Exchange<H> {
             lease,
         };
         let complete = framing.is_empty();
-        if let Err(refused) = self.link.slot.begin(begun, complete, self.host.now(0)) {
+        if let Err(refused) = self.link.slot.begin(begun, complete, self.now()) {
             return Err(refused.receiver);
         }
-        match is_reused {
-            true => self.host.counts.reused(),
-            false => self.host.counts.fresh(),
+        if let Some(owner) = self.link.slot.owner() {
+            match is_reused {
+                true => owner.counts.reused(),
+                false => owner.counts.fresh(),
+            }
         }
         self.stage = Some(match complete {
             true => Stage::Sent,
@@ -174,7 +170,7 @@ impl<H: ExchangeHandler> Exchange<H> {
         if !end.is_empty() {
             self.link.write_and_flush(end.freeze());
         }
-        self.link.slot.complete(self.id, self.host.now(0));
+        self.link.slot.complete(self.id, self.now());
         Ok(())
     }
 
@@ -194,13 +190,27 @@ impl<H: ExchangeHandler> Exchange<H> {
             other => self.stage = other,
         }
     }
+
+    /// Returns the time of the upstream's clock, in nanoseconds.
+    #[inline]
+    fn now(&self) -> u64 {
+        let clock = self
+            .link
+            .slot
+            .owner()
+            .and_then(|owner| owner.clock.as_ref());
+        clock.map_or(0, FastClock::nanos)
+    }
 }
 
 impl<H: ExchangeHandler> Drop for Exchange<H> {
     fn drop(&mut self) {
         match self.stage.take() {
             Some(Stage::Reused(place)) if !self.link.slot.is_closed() => {
-                self.host.pool.give_back(place.with(self.link.clone()));
+                let owner = self.link.slot.owner();
+                if let Some(pool) = owner.and_then(|owner| owner.pool.upgrade()) {
+                    pool.give_back(place.with(self.link.clone()));
+                }
             }
             Some(Stage::New(lease)) => self.link.close_with(lease),
             Some(Stage::Sending(_)) if !self.link.slot.is_stopped(self.id) => {

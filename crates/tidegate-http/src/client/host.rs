@@ -21,7 +21,7 @@ use super::exchange_handler::ExchangeHandler;
 use super::handler::ClientHandler;
 use super::limits::ConnectionLimits;
 use super::pool::{Lease, Pool, Reservation};
-use super::slot::{Link, Record};
+use super::slot::{Link, Owner, Record};
 use super::url::Url;
 use crate::codec::HeadLimits;
 
@@ -120,6 +120,16 @@ impl<R: ExchangeHandler> Host<R> {
             #[cfg(unix)]
             unix: config.unix.clone(),
             key,
+        })
+    }
+
+    /// Returns what an upstream with this label tells its connections.
+    pub(super) fn owner(&self, label: &str) -> Arc<Owner<R>> {
+        Arc::new(Owner {
+            label: Arc::from(label),
+            counts: Arc::clone(&self.counts),
+            clock: self.clocks.first().cloned(),
+            pool: Arc::downgrade(&self.pool),
         })
     }
 

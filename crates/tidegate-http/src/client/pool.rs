@@ -215,10 +215,12 @@ impl<C: Send + 'static> Pool<C> {
     fn try_lease(self: &Arc<Self>, at: usize) -> Option<Lease<C>> {
         let permit = self.permits.try_acquire()?;
         Some(Lease {
-            pool: Arc::clone(self),
-            id: self.new_id(),
-            at,
-            permit: Some(permit),
+            right: Box::new(Right {
+                pool: Arc::clone(self),
+                id: self.new_id(),
+                at,
+                permit: Some(permit),
+            }),
         })
     }
 
@@ -273,7 +275,13 @@ impl<C: Send + 'static> fmt::Debug for Pool<C> {
 
 /// The right of one connection to be open. Dropping it, when the connection has ended, gives the
 /// right to the next call.
+///
+/// A box: each exchange has room for a lease, and only the first one of a connection has a lease.
 pub(super) struct Lease<C: Send + 'static> {
+    right: Box<Right<C>>,
+}
+
+struct Right<C: Send + 'static> {
     pool: Arc<Pool<C>>,
     id: u64,
     at: usize,
@@ -283,25 +291,26 @@ pub(super) struct Lease<C: Send + 'static> {
 impl<C: Send + 'static> Lease<C> {
     /// Returns a number that no other connection of the pool has.
     pub(super) fn id(&self) -> u64 {
-        self.id
+        self.right.id
     }
 
     /// Sets the loop of the connection, before it is used.
     pub(super) fn set_loop(&mut self, at: usize) {
-        self.at = at;
+        self.right.at = at;
     }
 
     /// Puts the connection into the pool for the next call.
     pub(super) fn make_idle(&self, connection: C) {
-        self.pool.give_back(Idle {
+        let Right { pool, id, at, .. } = &*self.right;
+        pool.give_back(Idle {
             connection,
-            id: self.id,
-            at: self.at,
+            id: *id,
+            at: *at,
         });
     }
 }
 
-impl<C: Send + 'static> Drop for Lease<C> {
+impl<C: Send + 'static> Drop for Right<C> {
     fn drop(&mut self) {
         self.pool.forget(self.at, self.id);
         drop(self.permit.take());
@@ -311,7 +320,7 @@ impl<C: Send + 'static> Drop for Lease<C> {
 
 impl<C: Send + 'static> fmt::Debug for Lease<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lease").field(&self.id).finish()
+        f.debug_tuple("Lease").field(&self.id()).finish()
     }
 }
 

@@ -14,14 +14,16 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use bytes::{Bytes, BytesMut};
+use tidegate_core::internal::FastClock;
 use tidegate_net::{Channel, Neighbour};
 
+use super::counts::Counts;
 use super::failure::Terms;
 use super::limits::ConnectionLimits;
-use super::pool::Lease;
+use super::pool::{Lease, Pool};
 use crate::codec::{BodyEncoder, EncodeError, Method};
 
 /// A connection: its channel, and the slot of its handler. A clone is one reference to both.
@@ -160,14 +162,24 @@ pub(super) struct Begun<R: Send + 'static> {
     pub(super) lease: Option<Lease<Link<R>>>,
 }
 
+/// What an upstream tells each of its connections, so that an exchange needs no handle to it.
+pub(super) struct Owner<R: Send + 'static> {
+    /// What errors call a request, unless the request has a label of its own.
+    pub(super) label: Arc<str>,
+    pub(super) counts: Arc<Counts>,
+    pub(super) clock: Option<FastClock>,
+    /// As long as a connection is open, its lease holds the pool.
+    pub(super) pool: Weak<Pool<Link<R>>>,
+}
+
 /// The slot of one connection.
 pub(super) struct Slot<R: Send + 'static> {
     /// The number of the exchange in progress, or zero. Set under the lock.
     id: AtomicU64,
     /// The number of the last exchange of a handler. Only the owner of the connection touches it.
     last: AtomicU64,
-    /// What its errors call a request, unless the request has a label of its own.
-    label: OnceLock<Arc<str>>,
+    /// The upstream of the connection, if it has one.
+    owner: OnceLock<Arc<Owner<R>>>,
     state: Mutex<State<R>>,
 }
 
@@ -196,7 +208,7 @@ impl<R: Send + 'static> Slot<R> {
         Arc::new(Self {
             id: AtomicU64::new(0),
             last: AtomicU64::new(0),
-            label: OnceLock::new(),
+            owner: OnceLock::new(),
             state: Mutex::new(State {
                 begun: None,
                 since: 0,
@@ -215,14 +227,21 @@ impl<R: Send + 'static> Slot<R> {
         id
     }
 
-    /// Sets the label, once: an upstream has connections of its own.
-    pub(super) fn set_label(&self, label: &Arc<str>) {
-        self.label.get_or_init(|| Arc::clone(label));
+    /// Sets the upstream, once: an upstream has connections of its own.
+    #[inline]
+    pub(super) fn set_owner(&self, owner: &Arc<Owner<R>>) {
+        self.owner.get_or_init(|| Arc::clone(owner));
     }
 
-    /// Returns the label, which may be empty.
+    /// Returns the upstream.
+    #[inline]
+    pub(super) fn owner(&self) -> Option<&Owner<R>> {
+        self.owner.get().map(|owner| &**owner)
+    }
+
+    /// Returns the label of the upstream, which may be empty.
     pub(super) fn label(&self) -> &str {
-        self.label.get().map_or("", |label| label)
+        self.owner().map_or("", |owner| &owner.label)
     }
 
     /// Begins an exchange. Its request is written after this. `complete`: in one piece.
@@ -243,11 +262,14 @@ impl<R: Send + 'static> Slot<R> {
         Ok(())
     }
 
-    /// Returns the exchange that has begun, once, and `true` if its request is complete.
-    pub(super) fn take(&self) -> Option<(Begun<R>, bool)> {
+    /// Puts the exchange that has begun into `place`, which is empty, once. Returns `true` if its request
+    /// is complete, or `None` if no exchange has begun.
+    pub(super) fn take(&self, place: &mut Option<Begun<R>>) -> Option<bool> {
         let mut state = self.lock();
-        let begun = state.begun.take()?;
-        Some((begun, state.complete))
+        state.begun.as_ref()?;
+        // It is large: this moves it once.
+        std::mem::swap(&mut state.begun, place);
+        Some(state.complete)
     }
 
     /// Notes that the request of exchange `id` is complete.

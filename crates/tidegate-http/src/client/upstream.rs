@@ -13,7 +13,7 @@ use super::exchange_handler::ExchangeHandler;
 use super::host::Host;
 use super::pool::{Acquired, Grant, Idle, Lease, Ticket};
 use super::relocation::{MOVE_TIME, Moved};
-use super::slot::Link;
+use super::slot::{Link, Owner};
 
 /// A server to which handlers send requests, as [`Exchange`]s. Made by
 /// [`Client::upstream`](super::Client::upstream). Clones use the same connections.
@@ -61,7 +61,7 @@ pub struct Upstream<H: ExchangeHandler> {
 /// What the clones of an upstream share.
 struct Shared<H: ExchangeHandler> {
     host: Arc<Host<H>>,
-    label: Arc<str>,
+    owner: Arc<Owner<H>>,
     /// How many searches had no loop of their own.
     elsewhere: AtomicU64,
 }
@@ -74,7 +74,7 @@ impl<H: ExchangeHandler> Shared<H> {
     }
 
     fn error(&self, kind: Kind, phase: Phase) -> ClientError {
-        ClientError::new(&self.label, kind, phase, false, true)
+        ClientError::new(&self.owner.label, kind, phase, false, true)
     }
 }
 
@@ -88,8 +88,8 @@ impl<H: ExchangeHandler> Upstream<H> {
     pub(super) fn new(host: Arc<Host<H>>, label: &str) -> Self {
         Self {
             shared: Arc::new(Shared {
+                owner: host.owner(label),
                 host,
-                label: Arc::from(label),
                 elsewhere: AtomicU64::new(0),
             }),
         }
@@ -97,9 +97,9 @@ impl<H: ExchangeHandler> Upstream<H> {
 
     /// Takes an idle connection of the current event loop, if there is one. Allocates nothing.
     pub fn try_acquire(&self) -> Option<Exchange<H>> {
-        let Shared { host, label, .. } = &*self.shared;
+        let Shared { host, owner, .. } = &*self.shared;
         let idle = host.pool.try_idle(host.current_loop()?)?;
-        Some(Exchange::reused(host, label, idle))
+        Some(Exchange::reused(owner, idle))
     }
 
     /// Takes a connection: an idle one, a new one, or, if the limit is reached, the next one that
@@ -140,7 +140,9 @@ impl<H: ExchangeHandler> Clone for Upstream<H> {
 
 impl<H: ExchangeHandler> fmt::Debug for Upstream<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Upstream").field(&self.shared.label).finish()
+        f.debug_tuple("Upstream")
+            .field(&self.shared.owner.label)
+            .finish()
     }
 }
 
@@ -280,10 +282,9 @@ impl<H: ExchangeHandler> Search<H> {
             state.ticket = None;
             state.then.is_some()
         };
-        let Shared { host, label, .. } = &*self.shared;
         match grant {
             // If it is not wanted, dropping the exchange returns the connection.
-            Grant::Reused(idle) => self.finish(Ok(Exchange::reused(host, label, idle))),
+            Grant::Reused(idle) => self.finish(Ok(Exchange::reused(&self.shared.owner, idle))),
             Grant::New(lease) if wanted => self.connect(lease),
             Grant::New(lease) => drop(lease),
         }
@@ -317,10 +318,9 @@ impl<H: ExchangeHandler> Search<H> {
     }
 
     fn connected(&self, channel: &Channel, lease: Lease<Link<H>>) {
-        let Shared { host, label, .. } = &*self.shared;
         match Link::of(channel) {
             // If it is not wanted, dropping the exchange closes the connection.
-            Some(link) => self.finish(Ok(Exchange::fresh(host, label, link, lease))),
+            Some(link) => self.finish(Ok(Exchange::fresh(&self.shared.owner, link, lease))),
             // The handler of every connection stores its slot when it is added.
             None => channel.close().on_complete(move |_| drop(lease)),
         }

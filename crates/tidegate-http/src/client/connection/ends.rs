@@ -24,24 +24,23 @@ impl<R: ExchangeHandler> Connection<R> {
 
     /// Closes the connection, because its receiver wants nothing more.
     pub(super) fn leave(&mut self, ctx: &mut HandlerContext<'_>) {
-        if let Some(current) = &mut self.current {
-            current.gone = true;
-        }
+        self.course.gone = self.current.is_some();
         self.close(ctx);
     }
 
     /// Ends the exchange after its response; `rest` was received behind it.
     pub(super) fn finish(&mut self, rest: &[u8], ctx: &mut HandlerContext<'_>) {
-        let Some(current) = &self.current else {
+        if self.current.is_none() {
             return;
-        };
-        let server_idle = current.server_idle.unwrap_or(Duration::MAX);
+        }
+        let course = &self.course;
+        let server_idle = course.server_idle.unwrap_or(Duration::MAX);
         let now = ctx.now();
         let age = Duration::from_nanos(now.saturating_sub(self.since));
         // The rest of a request that was not complete by now is not sent, and the connection cannot
         // serve another one.
-        let complete = current.complete || self.slot.stop();
-        let usable = current.keep
+        let complete = course.complete || self.slot.stop();
+        let usable = course.keep
             && complete
             && !self.over
             && rest.is_empty()
@@ -76,7 +75,7 @@ impl<R: ExchangeHandler> Connection<R> {
         self.load(ctx);
         self.watched_until = 0;
         let (now, limits) = (ctx.now(), self.limits);
-        let Some(current) = &mut self.current else {
+        if self.current.is_none() {
             return match self.idle_until.saturating_sub(now) {
                 0 => self.close(ctx),
                 left => {
@@ -84,16 +83,16 @@ impl<R: ExchangeHandler> Connection<R> {
                     ctx.deadline(LIMIT, left.min(limits.head_timeout));
                 }
             };
-        };
-        if current.paused {
+        }
+        if self.course.paused {
             return;
         }
         let sent = ctx.sent_bytes();
-        if sent > std::mem::replace(&mut current.sent_seen, sent) && ctx.has_unsent() {
+        if sent > std::mem::replace(&mut self.course.sent_seen, sent) && ctx.has_unsent() {
             // The request is still being sent, and the server takes it.
             return ctx.deadline(LIMIT, limits.head_timeout);
         }
-        if current.in_body {
+        if self.course.in_body {
             return self.fail(ExchangeFailure::BodyTimeout(limits.body_timeout), ctx);
         }
         let progress = self.slot.progress();
@@ -125,10 +124,10 @@ impl<R: ExchangeHandler> Connection<R> {
         if self.over {
             return;
         }
-        let Some(current) = &self.current else {
+        if self.current.is_none() {
             return self.close(ctx);
-        };
-        if current.in_body && self.decoder.in_body() && self.decoder.end_of_input().is_ok() {
+        }
+        if self.course.in_body && self.decoder.in_body() && self.decoder.end_of_input().is_ok() {
             self.close(ctx);
             if let Some(current) = self.current.take() {
                 current.receiver.end(ctx);
@@ -159,8 +158,8 @@ impl<R: ExchangeHandler> Connection<R> {
     /// Delivers what a receiver that has paused did not take: nothing more comes.
     pub(super) fn deliver_rest(&mut self, ctx: &mut HandlerContext<'_>) {
         self.input_over = true;
-        if let Some(current) = self.current.as_mut().filter(|current| !current.gone) {
-            current.paused = false;
+        if self.current.is_some() && !self.course.gone {
+            self.course.paused = false;
             let kept = std::mem::take(&mut self.kept).freeze();
             self.advance(kept, ctx);
         }
@@ -168,8 +167,8 @@ impl<R: ExchangeHandler> Connection<R> {
 
     /// Fails the exchange in progress, if there is one, because the connection ended before it.
     pub(super) fn fail_early(&mut self, ctx: &mut HandlerContext<'_>) {
-        if let Some(current) = &self.current {
-            let why = match current.in_body {
+        if self.current.is_some() {
+            let why = match self.course.in_body {
                 true => ExchangeFailure::Truncated,
                 false => ExchangeFailure::Closed(None),
             };
@@ -179,14 +178,14 @@ impl<R: ExchangeHandler> Connection<R> {
 
     pub(super) fn fail(&mut self, cause: ExchangeFailure, ctx: &mut HandlerContext<'_>) {
         self.close(ctx);
-        if let Some(current) = self.current.take_if(|current| !current.gone) {
+        if let Some(current) = self.current.take_if(|_| !self.course.gone) {
             let sent = ctx.sent_bytes() > self.sent_before;
             let why = ExchangeError {
                 cause,
                 sent,
-                responded: current.responded,
+                responded: self.course.responded,
                 reused: self.served > 1,
-                in_body: current.in_body,
+                in_body: self.course.in_body,
             };
             let why = current.terms.failed(self.slot.label(), why);
             current.receiver.fail(why, ctx);

@@ -30,13 +30,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use tidegate_net::HandlerContext;
 
 use super::exchange_handler::{ExchangeHandler, Flow};
-use super::failure::{ExchangeFailure, Terms};
+use super::failure::ExchangeFailure;
 use super::keep_alive::keep_alive_timeout;
 use super::limits::ConnectionLimits;
 use super::pool::{Lease, Reservation};
-use super::slot::{Link, Slot};
+use super::slot::{Begun, Link, Slot};
 use crate::codec::{
-    BodyEvent, BodyFraming, BodyLimits, BodyStep, HeadLimits, HeadTable, Method, ResponseDecoder,
+    BodyEvent, BodyFraming, BodyLimits, BodyStep, HeadLimits, HeadTable, ResponseDecoder,
     ResponseHead,
 };
 use crate::server::{Input, Received, spare_table};
@@ -46,12 +46,9 @@ const LIMIT: u8 = 0;
 /// How many interim responses a server may send to one request.
 const MOST_INTERIM: u8 = 16;
 
-/// The exchange in progress.
-struct Current<R> {
-    id: u64,
-    method: Method<'static>,
-    receiver: R,
-    terms: Terms,
+/// How far the exchange in progress is.
+#[derive(Default)]
+struct Course {
     /// The final head was received.
     in_body: bool,
     /// The receiver takes no more of the body for now.
@@ -70,9 +67,14 @@ struct Current<R> {
     sent_seen: u64,
 }
 
-impl<R: Send + 'static> Current<R> {
+impl Course {
     /// Notes what the final head says.
-    fn begin_body(&mut self, head: &ResponseHead<'_>, framing: BodyFraming, slot: &Slot<R>) {
+    fn begin_body<R: Send + 'static>(
+        &mut self,
+        head: &ResponseHead<'_>,
+        framing: BodyFraming,
+        slot: &Slot<R>,
+    ) {
         self.in_body = true;
         // A server may respond while it reads the request. After an error, or if it closes the
         // connection, the rest is not wanted (RFC 9112, section 9.5).
@@ -95,7 +97,9 @@ pub(super) struct Connection<R: Send + 'static> {
     link: Option<Link<R>>,
     /// Received bytes that could not be handled yet.
     kept: BytesMut,
-    current: Option<Current<R>>,
+    /// The exchange in progress, and how far it is.
+    current: Option<Begun<R>>,
+    course: Course,
     limits: ConnectionLimits,
     lease: Option<Lease<Link<R>>>,
     /// The lease of the connect, which may be cancelled. Dropped after the socket.
@@ -123,6 +127,7 @@ impl<R: ExchangeHandler> Connection<R> {
             link: None,
             kept: BytesMut::new(),
             current: None,
+            course: Course::default(),
             limits,
             lease: None,
             reservation: None,
@@ -163,30 +168,21 @@ impl<R: ExchangeHandler> Connection<R> {
         if self.current.is_some() {
             return;
         }
-        let Some((mut begun, complete)) = self.slot.take() else {
+        let Some(complete) = self.slot.take(&mut self.current) else {
             return;
         };
-        if let Some(lease) = begun.lease.take() {
+        self.course = Course {
+            complete,
+            sent_seen: self.sent_before,
+            ..Course::default()
+        };
+        let lease = self.current.as_mut().and_then(|begun| begun.lease.take());
+        if let Some(lease) = lease {
             self.limits = self.limits.with_jitter(lease.id());
             self.since = ctx.now();
             self.lease = Some(lease);
             self.reservation = None;
         }
-        self.current = Some(Current {
-            id: begun.id,
-            method: begun.method,
-            receiver: begun.receiver,
-            terms: begun.terms,
-            in_body: false,
-            paused: false,
-            gone: false,
-            interim: 0,
-            responded: false,
-            keep: false,
-            complete,
-            server_idle: None,
-            sent_seen: self.sent_before,
-        });
         self.served += 1;
     }
 
@@ -238,9 +234,9 @@ impl<R: ExchangeHandler> Connection<R> {
     fn advance(&mut self, input: Bytes, ctx: &mut HandlerContext<'_>) {
         let mut input = Received::from(input);
         let mut table = spare_table::take();
-        while let Some(current) = &mut self.current {
-            current.responded |= !input.is_empty();
-            let more = match current.in_body {
+        while self.current.is_some() {
+            self.course.responded |= !input.is_empty();
+            let more = match self.course.in_body {
                 true => self.take_body(&mut input, ctx),
                 false => self.take_head(&mut input, &mut table, ctx),
             };
@@ -296,8 +292,8 @@ impl<R: ExchangeHandler> Connection<R> {
             return false;
         }
         if head.status() < 200 {
-            current.interim += 1;
-            if current.interim > MOST_INTERIM {
+            self.course.interim += 1;
+            if self.course.interim > MOST_INTERIM {
                 let what = "it sent too many interim responses";
                 self.fail(ExchangeFailure::Unexpected(what), ctx);
                 return false;
@@ -306,7 +302,7 @@ impl<R: ExchangeHandler> Connection<R> {
             input.advance(length);
             return true;
         }
-        current.begin_body(&head, framing, &self.slot);
+        self.course.begin_body(&head, framing, &self.slot);
         if R::TAKES_WHOLE
             && let Some(body) = whole_body(&mut self.decoder, input, length, framing)
         {
@@ -333,7 +329,7 @@ impl<R: ExchangeHandler> Connection<R> {
         let Some(current) = &mut self.current else {
             return false;
         };
-        if current.paused {
+        if self.course.paused {
             return false;
         }
         let step = match self.decoder.body(input) {
@@ -375,10 +371,8 @@ impl<R: ExchangeHandler> Connection<R> {
     }
 
     fn pause(&mut self, ctx: &mut HandlerContext<'_>) {
-        if let Some(current) = &mut self.current
-            && !self.input_over
-        {
-            current.paused = true;
+        if self.current.is_some() && !self.input_over {
+            self.course.paused = true;
             ctx.set_auto_read(false);
             // Now the receiver is slow, not the server.
             self.watched_until = 0;
@@ -389,10 +383,10 @@ impl<R: ExchangeHandler> Connection<R> {
     /// Goes on after the receiver of exchange `id` has paused.
     pub(super) fn resume(&mut self, id: u64, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);
-        if let Some(current) = &mut self.current
+        if let Some(current) = &self.current
             && current.id == id
-            && !current.gone
-            && std::mem::take(&mut current.paused)
+            && !self.course.gone
+            && std::mem::take(&mut self.course.paused)
         {
             ctx.set_auto_read(true);
             self.watch(self.limits.body_timeout, ctx);
@@ -404,7 +398,7 @@ impl<R: ExchangeHandler> Connection<R> {
     /// Handles that the connection takes more of a request.
     pub(super) fn writable(&mut self, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);
-        if let Some(current) = self.current.as_mut().filter(|current| !current.gone) {
+        if let Some(current) = self.current.as_mut().filter(|_| !self.course.gone) {
             current.receiver.writable(ctx);
         }
     }

@@ -9,7 +9,7 @@ use crate::codec::known::KnownField;
 use super::fields::Fields;
 use super::hop_by_hop::HopByHop;
 use super::patch::{Patchable, ROOM, ROOM_FIELDS};
-use super::spare_copy;
+use super::spare_copy::{self, CopyBox};
 use super::table::{Info, Span, slice};
 
 /// Copies a request's head without the fields of its connection and without those whose name is
@@ -18,7 +18,7 @@ pub(super) fn copy(
     head: Fields<'_>,
     info: &Info,
     mut is_unwanted: impl FnMut(&[u8]) -> bool,
-) -> Result<Patchable, EncodeError> {
+) -> Result<CopyBox, EncodeError> {
     let Fields {
         bytes: from,
         spans: received,
@@ -42,7 +42,7 @@ pub(super) fn copy(
 /// A copy that is being made.
 struct Copy<'a> {
     from: &'a [u8],
-    to: Patchable,
+    to: Box<Patchable>,
     /// What is copied next: neighbours are copied together.
     run: std::ops::Range<usize>,
 }
@@ -51,10 +51,12 @@ impl<'a> Copy<'a> {
     /// Begins with the request line.
     fn new(from: &'a [u8], fields: usize, info: &Info) -> Self {
         const VERSION: &[u8] = b" HTTP/1.1\r\n";
-        let (mut bytes, mut spans) = spare_copy::take();
-        bytes.reserve(from.len() + ROOM);
-        spans.reserve(fields + ROOM_FIELDS);
-        let mut info = *info;
+        let mut to = spare_copy::take();
+        to.bytes.reserve(from.len() + ROOM);
+        to.spans.reserve(fields + ROOM_FIELDS);
+        to.info = *info;
+        to.info.clear_located();
+        to.is_text = true;
         let (target, line_end) = (info.text, usize::from(info.text.1) + VERSION.len());
         let start = info.method_end + 1;
         let is_plain =
@@ -64,19 +66,12 @@ impl<'a> Copy<'a> {
             false => {
                 let method = slice(from, (0, info.method_end));
                 for part in [method, b" ", slice(from, target), VERSION] {
-                    bytes.extend_from_slice(part);
+                    to.bytes.extend_from_slice(part);
                 }
-                info.text = (start, start + (target.1 - target.0));
-                info.path_end = start + info.path_end.saturating_sub(target.0);
+                to.info.text = (start, start + (target.1 - target.0));
+                to.info.path_end = start + info.path_end.saturating_sub(target.0);
                 0..0
             }
-        };
-        info.clear_located();
-        let to = Patchable {
-            bytes,
-            spans,
-            info,
-            is_text: true,
         };
         Self { from, to, run }
     }
@@ -127,12 +122,12 @@ impl<'a> Copy<'a> {
         self.to.bytes.extend_from_slice(&self.from[run]);
     }
 
-    fn end(mut self) -> Result<Patchable, EncodeError> {
+    fn end(mut self) -> Result<CopyBox, EncodeError> {
         self.flush();
         match u16::try_from(self.to.bytes.len()) {
             Ok(length) => {
                 self.to.info.len = length;
-                Ok(self.to)
+                Ok(CopyBox::new(self.to))
             }
             Err(_) => Err(EncodeError::HeadTooLarge),
         }

@@ -13,6 +13,7 @@ use crate::codec::method::MethodCode;
 use super::patch::Patchable;
 use super::request::RequestHead;
 use super::response::ResponseHead;
+use super::spare_copy::CopyBox;
 use super::table::{HeadTable, Info, Span, slice};
 use super::target;
 
@@ -42,16 +43,16 @@ use super::target;
 /// ```
 #[derive(Debug, Clone)]
 pub struct OwnedRequestHead {
-    head: Patchable,
+    head: CopyBox,
 }
 
 impl OwnedRequestHead {
     pub(super) fn new(bytes: &[u8], spans: &[Span], info: &Info) -> Self {
-        let head = Patchable::new(bytes, spans, info);
+        let head = CopyBox::of(bytes, spans, info);
         Self { head }
     }
 
-    pub(super) fn of(head: Patchable) -> Self {
+    pub(super) fn of(head: CopyBox) -> Self {
         Self { head }
     }
 
@@ -63,7 +64,7 @@ impl OwnedRequestHead {
     pub fn as_head(&self) -> RequestHead<'_> {
         let Patchable {
             bytes, spans, info, ..
-        } = &self.head;
+        } = &*self.head;
         RequestHead::new(bytes, spans, info)
     }
 
@@ -219,7 +220,7 @@ impl OwnedRequestHead {
 /// ```
 #[derive(Debug, Clone)]
 pub struct OwnedResponseHead {
-    head: Patchable,
+    head: CopyBox,
 }
 
 impl OwnedResponseHead {
@@ -255,7 +256,7 @@ impl OwnedResponseHead {
     }
 
     pub(super) fn new(bytes: &[u8], spans: &[Span], info: &Info) -> Self {
-        let head = Patchable::new(bytes, spans, info);
+        let head = CopyBox::of(bytes, spans, info);
         Self { head }
     }
 
@@ -267,7 +268,7 @@ impl OwnedResponseHead {
     pub fn as_head(&self) -> ResponseHead<'_> {
         let Patchable {
             bytes, spans, info, ..
-        } = &self.head;
+        } = &*self.head;
         ResponseHead::new(bytes, spans, info)
     }
 

@@ -16,7 +16,6 @@ use super::authority::Authority;
 use super::fields::Fields;
 use super::hop_by_hop::{HopByHop, is_connection};
 use super::lines::field;
-use super::spare_copy;
 use super::table::{Info, Span};
 
 /// The most fields: their positions have eight bits.
@@ -26,7 +25,7 @@ const MOST_FIELDS: usize = 250;
 pub(super) const ROOM: usize = 384;
 pub(super) const ROOM_FIELDS: usize = 12;
 
-/// The bytes and offsets of a copied head.
+/// The bytes and offsets of a copied head. It lies in a [`CopyBox`](super::spare_copy::CopyBox).
 #[derive(Debug, Clone)]
 pub(super) struct Patchable {
     pub(super) bytes: Vec<u8>,
@@ -37,19 +36,25 @@ pub(super) struct Patchable {
 }
 
 impl Patchable {
-    pub(super) fn new(head: &[u8], received: &[Span], info: &Info) -> Self {
-        // With room for what a proxy adds.
-        let (mut bytes, mut spans) = spare_copy::take();
-        bytes.reserve(head.len() + ROOM);
-        bytes.extend_from_slice(head);
-        spans.reserve(received.len() + ROOM_FIELDS);
-        spans.extend_from_slice(received);
+    /// Creates a copy without bytes and fields, and without memory for them.
+    pub(super) const fn empty() -> Self {
         Self {
-            bytes,
-            spans,
-            info: *info,
+            bytes: Vec::new(),
+            spans: Vec::new(),
+            info: Info::EMPTY,
             is_text: false,
         }
+    }
+
+    /// Copies a head into an empty copy.
+    pub(super) fn fill(&mut self, head: &[u8], received: &[Span], info: &Info) {
+        // With room for what a proxy adds.
+        self.bytes.reserve(head.len() + ROOM);
+        self.bytes.extend_from_slice(head);
+        self.spans.reserve(received.len() + ROOM_FIELDS);
+        self.spans.extend_from_slice(received);
+        self.info = *info;
+        self.is_text = false;
     }
 
     /// Removes all fields with this name, and returns their number.
@@ -269,14 +274,6 @@ impl Patchable {
 
     fn relocate(&mut self) {
         self.info.locate_all(&self.bytes, &self.spans);
-    }
-}
-
-/// The memory serves for another copy.
-impl Drop for Patchable {
-    fn drop(&mut self) {
-        let (bytes, spans) = (&mut self.bytes, &mut self.spans);
-        spare_copy::put_back(std::mem::take(bytes), std::mem::take(spans));
     }
 }
 

@@ -1,8 +1,10 @@
 //! Memory for copies of heads, which a thread uses in turn: a proxy copies the head of each request.
 
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 
-use super::table::Span;
+use super::patch::Patchable;
+use super::table::{Info, Span};
 
 /// The largest memory that is kept.
 const LARGEST: usize = 4 * 1024;
@@ -10,26 +12,74 @@ const MOST_FIELDS: usize = 64;
 /// How many copies of a thread are dropped and made at once, usually.
 const KEPT: usize = 128;
 
-/// The memory of one copy: its bytes and its offsets.
-type Memory = (Vec<u8>, Vec<Span>);
+const IN_USE: &str = "only `drop` takes the copy";
 
 thread_local! {
-    static SPARE: RefCell<Vec<Memory>> = const { RefCell::new(Vec::new()) };
+    #[expect(clippy::vec_box, reason = "the boxes are used again")]
+    static SPARE: RefCell<Vec<Box<Patchable>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Takes memory for a copy. It is empty, and may have no capacity.
+/// A copy of a head, in memory that serves for another copy after it. A box, because a proxy moves it
+/// several times.
+#[derive(Debug, Clone)]
+pub(super) struct CopyBox {
+    /// `None` only while it is being dropped.
+    copy: Option<Box<Patchable>>,
+}
+
+impl CopyBox {
+    pub(super) fn new(copy: Box<Patchable>) -> Self {
+        Self { copy: Some(copy) }
+    }
+
+    /// Copies a head.
+    pub(super) fn of(head: &[u8], received: &[Span], info: &Info) -> Self {
+        let mut copy = take();
+        copy.fill(head, received, info);
+        Self::new(copy)
+    }
+}
+
+impl Deref for CopyBox {
+    type Target = Patchable;
+
+    #[inline]
+    fn deref(&self) -> &Patchable {
+        self.copy.as_ref().expect(IN_USE)
+    }
+}
+
+impl DerefMut for CopyBox {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Patchable {
+        self.copy.as_mut().expect(IN_USE)
+    }
+}
+
+/// The memory serves for another copy.
+impl Drop for CopyBox {
+    fn drop(&mut self) {
+        if let Some(copy) = self.copy.take() {
+            put_back(copy);
+        }
+    }
+}
+
+/// Takes memory for a copy. It has no bytes and fields, and may have no capacity.
 #[inline]
-pub(super) fn take() -> Memory {
+pub(super) fn take() -> Box<Patchable> {
     let spare = SPARE.try_with(|spare| spare.try_borrow_mut().ok()?.pop());
-    spare.ok().flatten().unwrap_or_default()
+    let spare = spare.ok().flatten();
+    spare.unwrap_or_else(|| Box::new(Patchable::empty()))
 }
 
 /// Keeps the memory of a copy that was dropped.
 #[inline]
-pub(super) fn put_back(mut bytes: Vec<u8>, mut spans: Vec<Span>) {
-    bytes.clear();
-    spans.clear();
-    let fits = (1..=LARGEST).contains(&bytes.capacity()) && spans.capacity() <= MOST_FIELDS;
+fn put_back(mut copy: Box<Patchable>) {
+    copy.bytes.clear();
+    copy.spans.clear();
+    let fits =
+        (1..=LARGEST).contains(&copy.bytes.capacity()) && copy.spans.capacity() <= MOST_FIELDS;
     if !fits {
         return;
     }
@@ -37,7 +87,7 @@ pub(super) fn put_back(mut bytes: Vec<u8>, mut spans: Vec<Span>) {
         if let Ok(mut spare) = spare.try_borrow_mut()
             && spare.len() < KEPT
         {
-            spare.push((bytes, spans));
+            spare.push(copy);
         }
     });
 }
@@ -48,18 +98,39 @@ mod tests {
 
     use super::*;
 
+    /// Makes a copy with memory of this size.
+    fn copy(bytes: usize, fields: usize) -> CopyBox {
+        let mut copy = Box::new(Patchable::empty());
+        copy.bytes = Vec::with_capacity(bytes);
+        copy.bytes.resize(bytes, 1);
+        copy.spans = Vec::with_capacity(fields);
+        CopyBox::new(copy)
+    }
+
     #[test]
     fn memory_is_used_again_unless_it_is_large() {
-        put_back(Vec::new(), Vec::new());
-        put_back(Vec::with_capacity(LARGEST + 1), Vec::new());
-        put_back(vec![1], Vec::with_capacity(MOST_FIELDS + 1));
-        assert_eq!(take().0.capacity(), 0);
-        for _ in 0..2 * KEPT {
-            put_back(vec![1, 2, 3], Vec::with_capacity(4));
-        }
-        let kept: Vec<Memory> = (0..2 * KEPT).map(|_| take()).collect();
-        assert!(kept.iter().all(|memory| memory.0.is_empty()));
-        let again = kept.iter().filter(|memory| memory.0.capacity() > 0);
+        drop(copy(0, 0));
+        drop(copy(LARGEST + 1, 0));
+        drop(copy(1, MOST_FIELDS + 1));
+        assert_eq!(take().bytes.capacity(), 0);
+        drop((0..2 * KEPT).map(|_| copy(3, 4)).collect::<Vec<_>>());
+        let kept: Vec<_> = (0..2 * KEPT).map(|_| take()).collect();
+        assert!(kept.iter().all(|copy| copy.bytes.is_empty()));
+        let again = kept.iter().filter(|copy| copy.bytes.capacity() > 0);
         assert_eq!(again.count(), KEPT);
+    }
+
+    #[test]
+    fn what_the_memory_held_before_is_not_part_of_a_later_copy() {
+        let info = Info::EMPTY;
+        let mut first = CopyBox::of(b"GET / HTTP/1.1\r\n\r\n", &[], &info);
+        first.append("X-Secret", b"1").unwrap();
+        first.is_text = true;
+        let place = first.bytes.as_ptr();
+        drop(first);
+        let again = CopyBox::of(b"GET / HTTP/1.1\r\n\r\n", &[], &info);
+        assert_eq!(again.bytes.as_ptr(), place);
+        assert_eq!(again.bytes, b"GET / HTTP/1.1\r\n\r\n");
+        assert!(again.spans.is_empty() && !again.is_text);
     }
 }

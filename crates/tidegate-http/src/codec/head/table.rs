@@ -163,7 +163,7 @@ pub(super) struct Info {
 }
 
 impl Info {
-    const EMPTY: Self = Self {
+    pub(super) const EMPTY: Self = Self {
         len: 0,
         version: Version::Http11,
         method_end: 0,
