@@ -24,7 +24,8 @@ pub(super) struct Answer {
     attempt: u32,
     /// `None` once a tunnel holds it.
     held: Option<Held>,
-    trailers: Option<Bytes>,
+    /// A box: few responses have any, and an answer is moved several times.
+    trailers: Option<Box<Bytes>>,
 }
 
 impl Answer {
@@ -88,7 +89,7 @@ impl ExchangeHandler for Answer {
     }
 
     fn trailers(&mut self, lines: Bytes, _: &mut HandlerContext<'_>) {
-        self.trailers = Some(lines);
+        self.trailers = Some(Box::new(lines));
     }
 
     fn writable(&mut self, _: &mut HandlerContext<'_>) {
@@ -112,7 +113,7 @@ impl ExchangeHandler for Answer {
     fn end(self, _: &mut HandlerContext<'_>) {
         let trailers = self.trailers.as_ref();
         self.flight
-            .finish(self.attempt, trailers.map_or(&[], |lines| lines));
+            .finish(self.attempt, trailers.map_or(&[], |lines| &lines[..]));
     }
 
     fn fail(self, why: ClientError, _: &mut HandlerContext<'_>) {

@@ -63,7 +63,7 @@ pub(super) struct Flight {
     /// The host and the path that the client sent, if the route changes them.
     pub(super) original: Option<Box<(String, String)>>,
     /// The tunnel that the client asks for.
-    pub(super) tunnel: Option<Wanted>,
+    pub(super) tunnel: Option<Box<Wanted>>,
     state: HomeCell<RefCell<State>>,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Start {
     pub(super) body: Option<Body>,
     pub(super) back: DeferredResponse,
     pub(super) tries: Option<Tries>,
-    pub(super) tunnel: Option<Wanted>,
+    pub(super) tunnel: Option<Box<Wanted>>,
     pub(super) began: u64,
 }
 

@@ -160,9 +160,11 @@ impl Caller {
         };
         let has_body = !head.as_head().framing().is_empty();
         let (home, began) = (found.home, found.began);
-        let wanted = tunnel.map(|tunnel| Wanted {
-            client: found.request.channel().clone(),
-            idle: tunnel.idle,
+        let wanted = tunnel.map(|tunnel| {
+            Box::new(Wanted {
+                client: found.request.channel().clone(),
+                idle: tunnel.idle,
+            })
         });
         let original = route.rewriting.changes_target().then(|| {
             let head = found.request.head();
