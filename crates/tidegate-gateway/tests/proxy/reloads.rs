@@ -224,6 +224,32 @@ fn a_unix_socket_stays_until_its_last_listener_is_gone() {
 }
 
 #[test]
+fn a_unix_listener_replaces_no_file_neither_at_the_start_nor_by_a_reload() {
+    let path = std::env::temp_dir().join(format!("tidegate-precious-{}", std::process::id()));
+    std::fs::write(&path, "precious").unwrap();
+    let fixture = Fixture::new("[route.r]\nrespond = 200\n");
+    let text = || {
+        let at = path.display();
+        config(&format!(
+            "local = \"unix:{at}\"\n[route.r]\nrespond = 404\n"
+        ))
+    };
+    let group = NetGroup::builder("gateway").loops(1).build().unwrap();
+    let started = Gateway::start(text(), &group, &Isolation::builder().build().unwrap());
+    let reloaded = fixture.gateway.reload(text());
+    for why in [started.map(drop), reloaded.map(drop)] {
+        let why = why.unwrap_err().to_string();
+        let at = format!("listen.local: cannot listen on unix:{}: ", path.display());
+        assert!(why.starts_with(&at), "{why}");
+        assert!(why.contains("a regular file is there"), "{why}");
+        assert!(why.ends_with("move it away, or set another path"), "{why}");
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    assert_eq!(fixture.send(GET).message().status(), "200", "the old one");
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
 fn nobody_is_refused_while_the_settings_of_a_listener_change() {
     let fixture = Fixture::new("[listen.more]\nat = \"127.0.0.1:0\"\n[route.r]\nrespond = 200\n");
     let ends = std::sync::atomic::AtomicBool::new(false);
