@@ -30,7 +30,9 @@ use crate::problem::Problems;
 ///
 /// # let folder = std::env::temp_dir().join(format!("tidegate-access-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;
-/// # std::fs::write(folder.join("t.toml"), format!("[log]\nfile = {:?}", folder.join("access.log")))?;
+/// # let file = folder.join("access.log");
+/// # let text = format!("[listen]\nhttp = \"127.0.0.1:0\"\n[log]\nfile = {file:?}\n");
+/// # std::fs::write(folder.join("t.toml"), text)?;
 /// let loaded = load(&folder.join("t.toml"), &RealDisk, &|_| None)?;
 /// let settings = loaded.config.expect("it has no mistakes").log;
 /// let problems = Arc::new(Problems::new(Clock::system()));

@@ -29,7 +29,9 @@ impl Disk for Text {
 
 /// Returns settings from lines of `[log]`.
 fn settings(lines: &str) -> Log {
-    let disk = Text(format!("[log]\n{lines}\n"));
+    let disk = Text(format!(
+        "[listen]\nhttp = \"127.0.0.1:0\"\n[log]\n{lines}\n"
+    ));
     let loaded = load(Path::new("t.toml"), &disk, &|_| None).unwrap();
     loaded.config.unwrap().log
 }

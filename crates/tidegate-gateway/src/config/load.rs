@@ -104,6 +104,10 @@ pub(super) fn sections() -> Vec<(&'static str, Section)> {
 impl Config {
     /// Reads all sections and checks them against each other.
     fn read(root: &Node, reading: &mut Reading) -> Option<Self> {
+        // The listeners may be in what could not be read.
+        if !reading.mistakes.has_errors() {
+            some_listener(root, reading);
+        }
         unknown_keys(root, "", &ROOT, reading);
         let defaults = root.get("defaults");
         if let Some(defaults) = defaults {
@@ -139,19 +143,6 @@ impl Config {
             origins: std::mem::take(&mut reading.origins),
         };
         check::all(&config, &ties, whole, &mut reading.mistakes);
-        let listeners = count(root, "listen") - usize::from(config.admin.is_some());
-        if let (0, Some(route)) = (listeners, config.routes.first()) {
-            let mistake = Mistake::new(
-                route.at,
-                "listen",
-                "no request arrives: there is no listener",
-            );
-            reading.mistakes.add(
-                mistake
-                    .expected("an address, such as `http = \"0.0.0.0:80\"`")
-                    .warning(),
-            );
-        }
         Some(config)
     }
 
@@ -222,6 +213,20 @@ fn named<T: Setting>(
         }));
     }
     read
+}
+
+/// Reports that there is no listener for requests, also none that is wrong. A file that is empty, or
+/// was cut off while it was written, must not replace one that serves.
+fn some_listener(root: &Node, reading: &mut Reading) {
+    let listen = root.get("listen");
+    let entries = listen.and_then(Node::table).unwrap_or_default();
+    let is_table = listen.is_none_or(|listen| listen.table().is_some());
+    if is_table && entries.iter().all(|entry| entry.key == "admin") {
+        let at = listen.map_or(root.at, |listen| listen.at);
+        let mistake = Mistake::new(at, "listen", "no listener: nothing to serve");
+        let expected = "an address below `[listen]`, such as `http = \"0.0.0.0:80\"`";
+        reading.mistakes.add(mistake.expected(expected));
+    }
 }
 
 /// Returns the number of sections below a key.

@@ -15,6 +15,8 @@ upstream = \"shop\"
 path = \"/cart/{id}\"
 header = { x-beta = \"1\" }
 respond = 204
+[listen]
+http = \"h:80\"
 ";
 
 fn explain(arguments: &[&str]) -> (String, u8) {
@@ -75,7 +77,7 @@ fn fields_of_the_request_select_the_route() {
 #[test]
 fn connect_has_a_host_and_a_port() {
     let file = "[upstream.a]\nservers = \"h:1\"\n[route.a]\nhost = \"db.example\"\nmethod = \"CONNECT\"\n\
-                upstream = \"a\"\ntunnel = { connect = true }\n";
+                upstream = \"a\"\ntunnel = { connect = true }\n[listen]\nhttp = \"h:80\"\n";
     let run = |url: &str| run(&[("t.toml", file)], &["explain", "t.toml", "CONNECT", url]);
     assert_eq!(
         line(&run("db.example:443").0, "route"),

@@ -9,6 +9,8 @@ use tidegate_gateway::config::{Count, LimitKind, Share, Status, load};
 use crate::files::{check, machine};
 
 const DEFAULTS: &str = "\
+[listen]
+http = \"h:80\"
 [defaults.route]
 timeout = \"2s\"
 limit = { kind = \"adaptive\", min = 2, max = 50 }

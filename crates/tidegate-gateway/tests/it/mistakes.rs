@@ -492,14 +492,39 @@ fn listeners_have_addresses_of_their_own_and_limits_that_the_server_has() {
     assert_eq!(check(&free).1, 0);
 }
 
+/// A file that was cut off while it was written must not replace one that serves.
 #[test]
-fn a_file_without_a_listener_is_a_warning() {
-    let (output, status) = check("[route.a]\nrespond = 200\n");
-    assert!(
-        output.contains("t.toml:1:8: warning: listen: no request arrives"),
-        "{output}"
-    );
-    assert_eq!(status, 0);
+fn a_file_without_a_listener_for_requests_is_one_error() {
+    let rows = [
+        ("", "1:1"),
+        ("# moved\n", "1:1"),
+        ("[route.a]\nrespond = 200\n", "1:1"),
+        ("[log]\nquery = true\n[listen]\n", "3:1"),
+        ("[listen]\nadmin = \"127.0.0.1:9090\"\n", "1:1"),
+        ("[listen.admin]\nat = \"127.0.0.1:9090\"\n", "1:2"),
+    ];
+    for (text, place) in rows {
+        let (output, status) = check(text);
+        let message = format!("t.toml:{place}: listen: no listener: nothing to serve");
+        assert!(output.contains(&message), "{text}\n{output}");
+        assert!(
+            output.contains("such as `http = \"0.0.0.0:80\"`"),
+            "{output}"
+        );
+        assert!(output.contains("\n1 error, 0 warnings"), "{text}\n{output}");
+        assert_eq!(status, 1, "{text}\n{output}");
+    }
+    // It is not said beside a mistake that may be the reason.
+    for text in [
+        "[listen",
+        "[listen]\nhttp = 7\n",
+        "listen = 7\n",
+        "include = \"n.toml\"\n",
+    ] {
+        let (output, status) = check(text);
+        assert!(!output.contains("no listener"), "{text}\n{output}");
+        assert_eq!(status, 1, "{text}\n{output}");
+    }
 }
 
 /// Each file includes the other one by a path that grows; without a stop the files would be read

@@ -50,7 +50,7 @@ fn the_unit_waits_longer_than_a_drain() {
         let mut lines = unit.lines().filter_map(|line| line.split_once('='));
         lines.find(|(name, _)| *name == key).unwrap().1
     };
-    let machine = machine(&[("t.toml", "")]);
+    let machine = machine(&[("t.toml", "[listen]\nhttp = \"h:80\"\n")]);
     let loaded = load(Path::new("t.toml"), &*machine.disk, &*machine.variables).unwrap();
     let drain = loaded.config.unwrap().drain;
     let stop: u64 = value("TimeoutStopSec").parse().unwrap();

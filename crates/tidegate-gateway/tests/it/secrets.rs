@@ -11,6 +11,7 @@ const MARKER: &str = "marker";
 
 const FILE: &str = "\
 [listen]
+http = \"h:80\"
 admin = { at = \"127.0.0.1:9090\", token = \"${TOKEN}\", read_token = \"file:/run/read\" }
 [upstream.a]
 servers = \"h:1\"

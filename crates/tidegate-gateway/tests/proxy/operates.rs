@@ -80,6 +80,25 @@ fn a_reload_takes_effect_or_says_all_mistakes_and_changes_nothing() {
     assert!(why.contains("limt"), "{why}");
 }
 
+/// As when a file is cut before it is written again, or the disk is full.
+#[test]
+fn a_file_without_a_listener_closes_none() {
+    let world = World::new("[route.r]\nrespond = 200\n");
+    let mut open = world.send(GET);
+    assert_eq!(open.message().status(), "200");
+    for text in ["", "# moved\n", "[listen]\nadmin = \"127.0.0.1:0\"\n"] {
+        world.files.write("/tidegate.toml", text);
+        let why = world.operation.reload("file change").unwrap_err();
+        assert!(why.contains("no listener: nothing to serve"), "{why}");
+        let refused = world.change("POST /api/reload", "");
+        assert_eq!(refused.status(), "422", "{refused:?}");
+        assert_eq!(world.send(GET).message().status(), "200", "{text:?}");
+    }
+    open.write(GET);
+    assert_eq!(open.message().status(), "200");
+    assert_eq!(world.operation.addresses().len(), 2);
+}
+
 #[test]
 fn tokens_change_with_a_reload_and_the_address_with_the_next_start() {
     let world = World::new("[route.r]\nrespond = 200\n");
