@@ -4,9 +4,10 @@ use std::any::{Any, TypeId, type_name};
 use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
+use tidegate_core::internal::discard;
 use tidegate_promise::Failure;
 
-use crate::message_box::{self, MessageBox};
+use crate::message_box::{self, MessageBox, OnRefused};
 
 /// A message that can be written. It states the size that it counts for while it waits to be sent,
 /// so that the [water marks](crate::WaterMarks) also hold for messages that are not bytes.
@@ -43,17 +44,19 @@ pub trait Message: Send + 'static {
     /// estimate is enough. Called once, on the thread that writes the message.
     fn size(&self) -> usize;
 
-    /// Called in place of the handlers if a [`Channel`](crate::Channel) refuses the message: the
-    /// channel is closed, or the message would exceed its cap. Drops the message unless implemented.
+    /// Called in place of the handlers if no handler gets the message: its
+    /// [`Channel`](crate::Channel) or the sending half is closed, the message would exceed the cap, or
+    /// the next handler, or the socket, does not take its type. Drops the message unless implemented.
     /// A message with a promise inside fails the promise here, so that its reader learns the reason.
     ///
-    /// Runs on the thread that writes, or on the channel's loop if the channel closes before the
-    /// loop has taken the message.
+    /// A message of a handle or of a handler is either taken by a handler or refused, once. A handler
+    /// that takes an [`AnyMessage`] and does not pass it on can refuse it itself.
     ///
-    /// Not called for a message that its channel has taken for a
-    /// [handler on another executor](crate::Handler::duplex_on) and that the handler does not get, because
-    /// the channel is full or closed by then: it is dropped. If it has a promise from
-    /// [`Channel::write_with`](crate::Channel::write_with), that fails.
+    /// # Threads
+    ///
+    /// Runs on the thread that writes, or on the channel's loop, so it must not block. A message for a
+    /// [handler on another executor](crate::Handler::duplex_on) may be refused on that executor, or on
+    /// the thread that drops the executor's tasks. A panic is contained. The channel may be used here.
     ///
     /// ```
     /// use tidegate_net::{EmbeddedChannel, Message};
@@ -137,13 +140,13 @@ impl Msg {
     /// Creates an inbound message from `value`.
     #[inline(always)]
     pub(crate) fn of<T: Send + 'static>(value: T) -> Self {
-        Self::sized(value, |_| size_of::<T>())
+        Self::sized(value, |_| size_of::<T>(), |value, _| drop(value))
     }
 
     /// Creates an outbound message from `value`.
     #[inline(always)]
     pub(crate) fn to_write<T: Message>(value: T) -> Self {
-        Self::sized(value, Message::size)
+        Self::sized(value, Message::size, Message::refused)
     }
 
     /// Creates an outbound message from a value that a handle writes. A handle does not know which
@@ -173,7 +176,11 @@ impl Msg {
     /// Creates a message from `value` that counts for `size`. For `Bytes` this is only a move: the
     /// compiler knows the types and removes the checks.
     #[inline(always)]
-    fn sized<T: Send + 'static>(value: T, size: impl FnOnce(&T) -> usize) -> Self {
+    fn sized<T: Send + 'static>(
+        value: T,
+        size: impl FnOnce(&T) -> usize,
+        on_refused: OnRefused<T>,
+    ) -> Self {
         let mut value = Some(value);
         let any: &mut dyn Any = &mut value;
         if let Some(bytes) = any.downcast_mut::<Option<Bytes>>() {
@@ -184,7 +191,18 @@ impl Msg {
         }
         let value = value.take().expect("it was put there above");
         let size = u32::try_from(size(&value)).unwrap_or(u32::MAX);
-        Self::Other(message_box::put(value), size)
+        Self::Other(message_box::put(value, on_refused), size)
+    }
+
+    /// Tells the message that no handler gets it: calls its [`Message::refused`]. Bytes and inbound
+    /// messages are only dropped. User code runs here, so no lock may be held; its panic is contained.
+    #[cold]
+    pub(crate) fn refuse(self, why: Failure) {
+        match self {
+            Self::Other(other, _) => message_box::refuse(other, why),
+            // Their memory may belong to the user.
+            bytes @ Self::Bytes(_) => discard(bytes),
+        }
     }
 
     /// Returns the message as a `T`, or the message itself.
@@ -316,6 +334,10 @@ impl Message for Nothing {
 impl Message for AnyMessage {
     fn size(&self) -> usize {
         self.0.size()
+    }
+
+    fn refused(self, why: Failure) {
+        self.0.refuse(why);
     }
 }
 

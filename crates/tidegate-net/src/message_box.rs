@@ -1,10 +1,15 @@
 //! Boxes of messages, which the channels of a thread use in turn: a message that a thread writes to a
 //! channel of its own loop allocates nothing.
 //!
-//! A box holds an option, so that it can be kept after its message was taken out.
+//! A box can be kept after its message was taken out. It also knows how to tell its message that it was
+//! refused, whatever way the message has taken: see [`refuse`].
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::fmt;
+
+use tidegate_core::internal::contain;
+use tidegate_promise::Failure;
 
 /// How many boxes a thread keeps.
 const KEPT: usize = 8;
@@ -16,19 +21,63 @@ thread_local! {
     static SPARE: RefCell<Vec<MessageBox>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A box with an `Option<T>` for some type of message.
-pub(crate) type MessageBox = Box<dyn Any + Send>;
+/// A box with a message of some type.
+pub(crate) type MessageBox = Box<dyn Boxed>;
 
-/// Puts a message into a box.
+/// The content of a box. [`Any`] is its only supertrait, so that the type is looked up without a
+/// detour.
+pub(crate) trait Boxed: Any + Send {
+    /// Tells the message that it was refused.
+    fn refuse(&mut self, why: Failure);
+}
+
+impl fmt::Debug for dyn Boxed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Boxed").finish_non_exhaustive()
+    }
+}
+
+/// A place for a message of the type `T`.
+struct Slot<T> {
+    /// `None` in a box that is not in use.
+    message: Option<T>,
+    on_refused: OnRefused<T>,
+}
+
+/// What is called with a message that no handler gets.
+pub(crate) type OnRefused<T> = fn(T, Failure);
+
+impl<T: Send + 'static> Boxed for Slot<T> {
+    fn refuse(&mut self, why: Failure) {
+        if let Some(message) = self.message.take() {
+            (self.on_refused)(message, why);
+        }
+    }
+}
+
+/// Puts a message into a box, with the function to call if no handler gets it.
 #[inline]
-pub(crate) fn put<T: Send + 'static>(message: T) -> MessageBox {
+pub(crate) fn put<T: Send + 'static>(message: T, on_refused: OnRefused<T>) -> MessageBox {
+    let message = Some(message);
     match spare::<T>() {
         Some(mut empty) => {
-            *empty = Some(message);
+            *empty = Slot {
+                message,
+                on_refused,
+            };
             empty
         }
-        None => Box::new(Some(message)),
+        None => Box::new(Slot {
+            message,
+            on_refused,
+        }),
     }
+}
+
+/// Tells the message in the box that it was refused. Its panic is contained: it is the user's.
+#[cold]
+pub(crate) fn refuse(mut full: MessageBox, why: Failure) {
+    drop(contain(move || full.refuse(why)));
 }
 
 /// Takes the message out of its box.
@@ -38,8 +87,8 @@ pub(crate) fn put<T: Send + 'static>(message: T) -> MessageBox {
 /// The box, if its message has another type.
 #[inline]
 pub(crate) fn take<T: Send + 'static>(full: MessageBox) -> Result<T, MessageBox> {
-    let mut full = full.downcast::<Option<T>>()?;
-    let message = full.take().expect("a box in use is full");
+    let mut full = downcast::<T>(full)?;
+    let message = full.message.take().expect("a box in use is full");
     keep(full);
     Ok(message)
 }
@@ -47,27 +96,38 @@ pub(crate) fn take<T: Send + 'static>(full: MessageBox) -> Result<T, MessageBox>
 /// Returns `true` if the message in the box is a `T`.
 #[inline]
 pub(crate) fn is<T: Send + 'static>(full: &MessageBox) -> bool {
-    full.is::<Option<T>>()
+    let content: &dyn Any = &**full;
+    content.is::<Slot<T>>()
+}
+
+/// Returns the box as one of a `T`, or the box itself.
+#[inline]
+fn downcast<T: Send + 'static>(other: MessageBox) -> Result<Box<Slot<T>>, MessageBox> {
+    if !is::<T>(&other) {
+        return Err(other);
+    }
+    let content: Box<dyn Any> = other;
+    Ok(content.downcast().expect("the type was looked at"))
 }
 
 /// Returns an empty box, if the last one that was kept has the right type.
 #[inline]
-fn spare<T: Send + 'static>() -> Option<Box<Option<T>>> {
+fn spare<T: Send + 'static>() -> Option<Box<Slot<T>>> {
     // Also on a thread that is ending.
     let last = SPARE.try_with(|spare| {
         let mut spare = spare.try_borrow_mut().ok()?;
-        match spare.last()?.is::<Option<T>>() {
+        match is::<T>(spare.last()?) {
             true => spare.pop(),
             false => None,
         }
     });
-    last.ok().flatten()?.downcast().ok()
+    downcast(last.ok().flatten()?).ok()
 }
 
 /// Keeps a box that is empty.
 #[inline]
-fn keep<T: Send + 'static>(empty: Box<Option<T>>) {
-    if !(1..=LARGEST).contains(&size_of::<Option<T>>()) {
+fn keep<T: Send + 'static>(empty: Box<Slot<T>>) {
+    if size_of::<Slot<T>>() > LARGEST {
         return;
     }
     let _ = SPARE.try_with(|spare| {
@@ -83,10 +143,21 @@ fn keep<T: Send + 'static>(empty: Box<Option<T>>) {
 mod tests {
     //! Which boxes are used again.
 
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        /// How many messages were refused.
+        static REFUSED: Cell<u32> = const { Cell::new(0) };
+    }
 
     fn place(full: &MessageBox) -> usize {
         std::ptr::from_ref(&**full).addr()
+    }
+
+    fn put<T: Send + 'static>(message: T) -> MessageBox {
+        super::put(message, |_, _| ())
     }
 
     #[test]
@@ -102,6 +173,22 @@ mod tests {
         assert_eq!(place(&second), at);
         assert_eq!(take::<u64>(second).unwrap(), 9);
         assert_eq!(take::<u32>(other).unwrap(), 8);
+    }
+
+    #[test]
+    fn a_refused_message_is_told_so_also_in_a_box_that_is_used_again() {
+        let kept = |_: [u8; 3], _| panic!("it was taken out");
+        let first = super::put([7; 3], kept);
+        let at = place(&first);
+        assert_eq!(take::<[u8; 3]>(first).unwrap(), [7; 3]);
+        let second = super::put([8_u8; 3], |message, why| {
+            assert_eq!((message, why.to_string().as_str()), ([8; 3], "no room"));
+            REFUSED.set(REFUSED.get() + 1);
+            panic!("it goes no further");
+        });
+        assert_eq!(place(&second), at);
+        refuse(second, Failure::new("no room"));
+        assert_eq!(REFUSED.get(), 1);
     }
 
     #[test]

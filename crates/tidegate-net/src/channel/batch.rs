@@ -14,7 +14,8 @@ use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
 use super::state::Flags;
 use super::transport::Transport;
-use crate::reactor::{Batched, IoContext, Next, PassedMessage, TakenWrite};
+use crate::message::Msg;
+use crate::reactor::{Batched, IoContext, Next, TakenWrite};
 use crate::sys::{PIECE, Readiness, prefetch};
 
 impl<P: ChannelPipeline> Batched for ChannelCore<P> {
@@ -79,7 +80,7 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
         self.take_neighbours_requests(key)
     }
 
-    fn take_message(&mut self, key: usize, message: &mut Option<PassedMessage>) -> bool {
+    fn take_message(&mut self, key: usize, message: &mut Option<Msg>) -> bool {
         self.take_neighbours_message(key, message)
     }
 

@@ -6,18 +6,16 @@ use std::io;
 use std::net::TcpStream;
 
 use bytes::Bytes;
-use tidegate_core::internal::{contain, discard};
+use tidegate_core::internal::discard;
 use tidegate_promise::{Failure, Promise};
 
 use super::event::{HandlerEvent, InEvent, OutOp};
 use crate::errors::NetError;
 use crate::message::{Message, Msg};
-use crate::reactor::PassedMessage;
 
 /// A request to a channel from outside.
 pub(crate) enum ChannelRequest {
-    /// With the function that tells the message that it was refused.
-    Write(Msg, Option<Promise<()>>, OnRefused),
+    Write(Msg, Option<Promise<()>>),
     Flush(Option<Promise<()>>),
     Close,
     /// Closes and resets the connection.
@@ -64,50 +62,23 @@ pub(crate) enum ChannelRequest {
     CloseDeadline,
 }
 
-/// Calls [`Message::refused`] of a message that no handler got.
-pub(crate) type OnRefused = fn(Msg, Failure);
-
 impl ChannelRequest {
     /// Creates the request of a handle to write `message`.
     pub(crate) fn write<M: Message>(message: M, promise: Option<Promise<()>>) -> Self {
-        Self::Write(Msg::from_handle(message), promise, refuse_message::<M>)
+        Self::Write(Msg::from_handle(message), promise)
     }
 }
 
-impl PassedMessage {
-    /// Creates the message of a handle from `message`.
-    pub(crate) fn of<M: Message>(message: M) -> Self {
-        Self {
-            message: Msg::from_handle(message),
-            on_refused: refuse_message::<M>,
-        }
-    }
-}
-
-/// Tells a message of the type `M` that it was refused. Text and bytes are only dropped.
-fn refuse_message<M: Message>(message: Msg, why: Failure) {
-    match message.cast::<M>() {
-        // The message is the user's: it may panic.
-        Ok(own) => drop(contain(|| own.refused(why))),
-        Err(other) => discard(other),
-    }
-}
-
-/// Fails a write for this reason.
-pub(crate) fn refuse_write(
-    message: Msg,
-    promise: Option<Promise<()>>,
-    on_refused: OnRefused,
-    why: impl Into<Failure>,
-) {
+/// Fails a write for this reason. User code runs here: of the promise, and of the message.
+pub(crate) fn refuse_write(message: Msg, promise: Option<Promise<()>>, why: impl Into<Failure>) {
     if promise.is_none() && matches!(message, Msg::Bytes(_)) {
-        return;
+        return discard(message);
     }
     let why = why.into();
     if let Some(promise) = promise {
         drop(promise.fail(why.clone()));
     }
-    on_refused(message, why);
+    message.refuse(why);
 }
 
 /// A change of a channel's handlers. Only the pipeline knows its type, and gets it back with a
@@ -139,12 +110,9 @@ pub(crate) fn refuse(request: ChannelRequest, cause: Option<&Failure>) {
     let closed = || Failure::new(NetError::Closed(cause.cloned()));
     // Messages, events and changes belong to the user, and their drop may panic.
     match request {
-        ChannelRequest::Write(msg, promise, on_refused) => {
-            refuse_write(msg, promise, on_refused, NetError::Closed(cause.cloned()));
-        }
-        ChannelRequest::Stage(_, RemoteAction::Write(msg, Some(promise))) => {
-            drop(promise.fail(closed()));
-            discard(msg);
+        ChannelRequest::Write(msg, promise)
+        | ChannelRequest::Stage(_, RemoteAction::Write(msg, promise)) => {
+            refuse_write(msg, promise, NetError::Closed(cause.cloned()));
         }
         ChannelRequest::Flush(Some(promise))
         | ChannelRequest::Stage(_, RemoteAction::Flush(promise))

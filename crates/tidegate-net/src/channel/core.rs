@@ -25,7 +25,7 @@ use super::state::{Flags, Input, Life, Output, RequestedEnd, State};
 use super::transport::Transport;
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::reactor::{IoContext, IoHandle, IoSource, Next, PassedMessage};
+use crate::reactor::{IoContext, IoHandle, IoSource, Next};
 use crate::sys::{Readiness, Source, Token};
 
 /// Maximum rounds of events and flushes in one turn, before other sources get theirs.
@@ -50,7 +50,7 @@ struct RareParts {
     /// Error of a send that was made after the channel's turn.
     late_error: Option<io::Error>,
     /// A message of a task of the loop, which comes before the queued requests.
-    passed: Option<PassedMessage>,
+    passed: Option<Msg>,
     /// The span of the connection, if a subscriber wants one.
     span: Span,
 }
@@ -121,13 +121,13 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 
     #[inline]
-    pub(super) fn set_message(&mut self, passed: Option<PassedMessage>) {
+    pub(super) fn set_message(&mut self, passed: Option<Msg>) {
         self.rare.get_or_insert_default().passed = passed;
     }
 
     /// Takes out the message that the channel has taken for its handlers.
     #[inline]
-    pub(super) fn take_message(&mut self) -> Option<PassedMessage> {
+    pub(super) fn take_message(&mut self) -> Option<Msg> {
         let passed = self.rare.as_mut()?.passed.take()?;
         self.shared().set_passed(0);
         Some(passed)

@@ -14,8 +14,8 @@ use super::event::{HandlerEvent, InEvent, UserEvent};
 use super::shared::{Attribute, Shared};
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
-use crate::message::Message;
-use crate::reactor::{IoHandle, PassedMessage};
+use crate::message::{Message, Msg};
+use crate::reactor::IoHandle;
 
 /// A handle of a connection. Clones refer to the same connection, are equal and have the same hash.
 /// Dropping all handles leaves the connection open until its peer or its loop ends.
@@ -405,10 +405,10 @@ impl Channel {
     /// Writes a message like [`Channel::write`], and lets the channel's loop handle it soon. On the thread
     /// of the channel's own pinned loop, this takes no signal.
     pub(crate) fn write_in_turn<M: Message>(&self, message: M) {
-        let Err(passed) = self.shared.pass_directly(PassedMessage::of(message)) else {
+        let Err(message) = self.shared.pass_directly(Msg::from_handle(message)) else {
             return;
         };
-        let request = ChannelRequest::Write(passed.message, None, passed.on_refused);
+        let request = ChannelRequest::Write(message, None);
         if let Err(request) = Shared::post_in_turn(&self.shared, request) {
             self.refuse_write(request);
         }
@@ -420,7 +420,7 @@ impl Channel {
         if self.shared.refuses_writes() {
             return refuse(request, self.close_cause().as_ref());
         }
-        let ChannelRequest::Write(message, promise, on_refused) = request else {
+        let ChannelRequest::Write(message, promise) = request else {
             unreachable!("only writes are posted here");
         };
         let size = message.size() + ENTRY_OVERHEAD;
@@ -429,7 +429,7 @@ impl Channel {
         if promise.is_none() {
             Shared::post_overfull(&self.shared, why.clone());
         }
-        refuse_write(message, promise, on_refused, why);
+        refuse_write(message, promise, why);
     }
 }
 

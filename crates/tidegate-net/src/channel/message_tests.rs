@@ -7,7 +7,8 @@ use std::sync::mpsc::{self, Sender};
 use tidegate_promise::Failure;
 
 use super::stream_room::StreamRoom;
-use crate::reactor::{self, PassedMessage};
+use crate::message::Msg;
+use crate::reactor;
 use crate::sys::{Readiness, Ready};
 use crate::{Channel, ChannelOptions, Client, Message, Neighbour, NetGroup, WaterMarks, pinned};
 
@@ -19,7 +20,7 @@ fn write(channel: &Channel, text: &'static str) -> bool {
 fn pass(channel: &Channel, text: impl Message) -> bool {
     channel
         .shared()
-        .pass_directly(PassedMessage::of(text))
+        .pass_directly(Msg::from_handle(text))
         .is_ok()
 }
 

@@ -59,7 +59,9 @@ mod traced;
 mod transport;
 pub(crate) mod write_queue;
 
-pub(crate) use self::channel_request::{ChangeRequest, ChannelRequest, RemoteAction, refuse};
+pub(crate) use self::channel_request::{
+    ChangeRequest, ChannelRequest, RemoteAction, refuse, refuse_write,
+};
 pub(crate) use self::core::ChannelCore;
 pub use self::datagram::Datagram;
 pub use self::event::{Deregistered, InputShutdown, Registered, UserEvent};

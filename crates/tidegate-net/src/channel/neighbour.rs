@@ -24,7 +24,8 @@ use super::shared::{Shared, flag};
 use super::state::Flags;
 use super::write_queue::ENTRY_OVERHEAD;
 use crate::errors::NetError;
-use crate::reactor::{self, IoContext, IoSource, Next, PassedMessage, TakenWrite};
+use crate::message::Msg;
+use crate::reactor::{self, IoContext, IoSource, Next, TakenWrite};
 use crate::sys::Readiness;
 
 /// Flags of a channel whose writes need more than its queue.
@@ -60,7 +61,7 @@ impl Shared {
     /// # Errors
     ///
     /// The message, if it has to go through the mailbox.
-    pub(crate) fn pass_directly(&self, message: PassedMessage) -> Result<(), PassedMessage> {
+    pub(crate) fn pass_directly(&self, message: Msg) -> Result<(), Msg> {
         match self.roams() {
             true => Err(message),
             false => reactor::pass_to_neighbour(self.token(), self.key(), message),
@@ -175,7 +176,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     pub(super) fn take_neighbours_message(
         &mut self,
         key: usize,
-        message: &mut Option<PassedMessage>,
+        message: &mut Option<Msg>,
     ) -> bool {
         let shared = self.shared();
         if key != shared.key()
@@ -186,7 +187,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             return false;
         }
         let (io, marks) = (self.pipeline.io(), shared.marks());
-        let size = message.as_ref().map_or(0, |passed| passed.message.size());
+        let size = message.as_ref().map_or(0, Msg::size);
         let counts = size.saturating_add(ENTRY_OVERHEAD);
         let pending = io.unsent().saturating_add(shared.queued_by_handles());
         if pending.saturating_add(counts) > marks.high().min(marks.cap()) {
@@ -201,12 +202,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Refuses the message that the channel has taken, because it is closed.
     pub(super) fn refuse_message(&mut self, cause: Option<Failure>) {
-        if let Some(PassedMessage {
-            message,
-            on_refused,
-        }) = self.take_message()
-        {
-            refuse_write(message, None, on_refused, NetError::Closed(cause));
+        if let Some(message) = self.take_message() {
+            refuse_write(message, None, NetError::Closed(cause));
         }
     }
 
@@ -273,7 +270,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             return self.turn(Readiness::REQUESTS, io_context);
         };
         self.lend(io_context);
-        self.pipeline.write(passed.message, None);
+        self.pipeline.write(passed, None);
         self.take_back(io_context);
         if self.has(Flags::FLUSH) && self.pipeline.is_idle() {
             match self.send_one(io_context) {

@@ -18,7 +18,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     pub(super) fn handle_requests(&mut self, io_context: &mut IoContext) {
         let mut requests = self.shared().take_requests();
         if let Some(passed) = self.take_message() {
-            self.pipeline.write(passed.message, None);
+            self.pipeline.write(passed, None);
             self.end_now_if_requested(io_context);
         }
         for request in requests.drain(..) {
@@ -45,7 +45,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     fn handle_request(&mut self, request: ChannelRequest, io_context: &mut IoContext) {
         match request {
-            ChannelRequest::Write(msg, promise, _) => {
+            ChannelRequest::Write(msg, promise) => {
                 self.shared().uncount_write(&msg);
                 self.pipeline.write(msg, promise);
             }

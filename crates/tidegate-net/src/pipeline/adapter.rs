@@ -195,7 +195,10 @@ fn write<H: Outbound>(
                 ctx.set_promise(promise);
                 handler.write_file(range, &mut OutboundContext::new(ctx));
             }
-            Err(other) => ctx.refuse_misfit(other.describe(), Kind::of::<H::Take>(), promise),
+            Err(other) => {
+                let why = ctx.misfit_cause(other.describe(), Kind::of::<H::Take>());
+                ctx.refuse_write(other, promise, why);
+            }
         },
     }
 }

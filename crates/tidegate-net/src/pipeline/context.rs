@@ -13,7 +13,7 @@ use super::stack::Action;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{
     Channel, ChannelOptions, ChannelRequest, Flags, InEvent, OutOp, Shared, UserEvent, mask,
-    ring_timer,
+    refuse_write, ring_timer,
 };
 use crate::errors::NetError;
 use crate::message::{AnyMessage, Kind, Msg};
@@ -469,6 +469,7 @@ impl HandlerContext<'_> {
         completes
     }
 
+    #[cold]
     pub(super) fn misfit_cause(&self, got: &'static str, takes: Kind) -> Failure {
         Failure::new(NetError::TypeMismatch {
             handler: self.name().to_owned(),
@@ -492,19 +493,19 @@ impl HandlerContext<'_> {
         let _ = self.parts.report_refused_write(self.at + 1, why);
     }
 
-    /// Refuses a written message that the handler does not take.
+    /// Refuses a written message: its promise fails, or an error event follows, and its owner gets it
+    /// back.
     #[cold]
-    pub(super) fn refuse_misfit(
+    pub(super) fn refuse_write(
         &mut self,
-        got: &'static str,
-        takes: Kind,
+        message: Msg,
         promise: Option<Promise<()>>,
+        why: Failure,
     ) {
-        let why = self.misfit_cause(got, takes);
-        match promise {
-            Some(promise) => drop(promise.fail(why)),
-            None => self.report_refused_write(why),
+        if promise.is_none() {
+            self.report_refused_write(why.clone());
         }
+        refuse_write(message, promise, why);
     }
 
     #[cold]

@@ -165,9 +165,9 @@ pub trait Outbound: Sized + 'static {
     /// [`OutboundContext::write_file`]. Unless implemented, the write fails with
     /// [`NetError::TypeMismatch`](crate::NetError::TypeMismatch).
     fn write_file(&mut self, range: FileRange, ctx: &mut OutboundContext<'_, Self>) {
-        drop(range);
         let (takes, promise) = (Kind::of::<Self::Take>(), ctx.take_promise());
-        ctx.raw.refuse_misfit("a range of a file", takes, promise);
+        let why = ctx.raw.misfit_cause("a range of a file", takes);
+        ctx.raw.refuse_write(Msg::to_write(range), promise, why);
     }
 
     /// Called for a flush.

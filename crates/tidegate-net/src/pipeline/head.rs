@@ -5,7 +5,7 @@ use tidegate_promise::{Failure, Promise};
 use super::pipeline_state::PipelineState;
 use super::stack::Action;
 use crate::channel::write_queue::{ENTRY_OVERHEAD, FILE_ENTRY, Overfull};
-use crate::channel::{Datagram, FileRange, Flags, InEvent};
+use crate::channel::{Datagram, FileRange, Flags, InEvent, refuse_write};
 use crate::errors::NetError;
 use crate::message::Msg;
 
@@ -36,7 +36,7 @@ impl PipelineState {
                 pending: self.io.queue.pending(),
                 cap: self.io.options.marks.cap(),
             };
-            self.refuse_write(promise, why);
+            self.refuse_write(Msg::Bytes(bytes), promise, why);
             return false;
         }
         self.io.look_at_marks();
@@ -51,10 +51,10 @@ impl PipelineState {
             return self.write_again(msg, promise);
         }
         // No error event: the stream has ended, so the lost write leaves no gap in it.
-        match promise {
-            Some(promise) => drop(promise.fail(Failure::new(self.io.why_late()))),
-            None => self.io.mark_lost_write(),
+        if promise.is_none() {
+            self.io.mark_lost_write();
         }
+        refuse_write(msg, promise, self.io.why_late());
     }
 
     /// Handles a write after a refused one, or to a channel that carries datagrams.
@@ -90,15 +90,8 @@ impl PipelineState {
             Ok(range) => Msg::to_write(range),
             Err(msg) => msg,
         };
-        if let Some(mut record) = self.io.recorded() {
-            if promise.as_ref().is_some_and(|one| !one.set_uncancellable()) {
-                return true;
-            }
-            record.outbound.push_back(msg);
-            drop(record);
-            if let Some(promise) = promise {
-                let _ = promise.succeed(());
-            }
+        if self.io.is_recorded() {
+            self.record_write(msg, promise);
             return true;
         }
         let why = NetError::TypeMismatch {
@@ -109,8 +102,22 @@ impl PipelineState {
             },
             got: msg.describe(),
         };
-        self.refuse_write(promise, why);
+        self.refuse_write(msg, promise, why);
         false
+    }
+
+    /// Records a write for a test, unless it was cancelled.
+    #[cold]
+    fn record_write(&self, msg: Msg, promise: Option<Promise<()>>) {
+        if promise.as_ref().is_some_and(|one| !one.set_uncancellable()) {
+            return msg.refuse(Failure::cancelled());
+        }
+        if let Some(mut record) = self.io.recorded() {
+            record.outbound.push_back(msg);
+        }
+        if let Some(promise) = promise {
+            let _ = promise.succeed(());
+        }
     }
 
     /// Queues a range of a file. Returns `true` if it was accepted.
@@ -125,7 +132,7 @@ impl PipelineState {
                 pending: self.io.queue.pending(),
                 cap: self.io.options.marks.cap(),
             };
-            self.refuse_write(promise, why);
+            self.refuse_promise(promise, why);
             return false;
         }
         self.io.look_at_marks();
@@ -160,16 +167,24 @@ impl PipelineState {
             Err(why) => {
                 outbox.count_lost();
                 let why = datagram.lost(Failure::new(why));
-                self.refuse_write(promise, why);
+                self.refuse_promise(promise, why);
                 false
             }
         }
     }
 
+    /// Refuses a write, and hands its message back.
+    #[cold]
+    fn refuse_write(&mut self, msg: Msg, promise: Option<Promise<()>>, why: NetError) {
+        let why = Failure::new(why);
+        self.refuse_promise(promise, why.clone());
+        msg.refuse(why);
+    }
+
     /// Refuses a write. Its promise fails. Without a promise the handlers get an error event,
     /// because a stream with a gap must not continue silently.
     #[cold]
-    fn refuse_write(&mut self, promise: Option<Promise<()>>, why: impl Into<Failure>) {
+    fn refuse_promise(&mut self, promise: Option<Promise<()>>, why: impl Into<Failure>) {
         let why = why.into();
         match promise {
             Some(promise) => drop(promise.fail(why)),

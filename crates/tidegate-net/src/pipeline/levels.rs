@@ -16,7 +16,7 @@ use super::chain::Pipeline;
 use super::erased::HandlerStorage;
 use super::pipeline_state::PipelineState;
 use super::stack::Action;
-use crate::channel::Flags;
+use crate::channel::{Flags, refuse_write};
 use crate::errors::NetError;
 
 /// The maximum nesting depth of levels.
@@ -64,9 +64,7 @@ impl PipelineState {
             let _ = contain(|| match action {
                 Action::Write { msg, promise, .. } => {
                     self.io.arrived(&msg);
-                    if let Some(promise) = promise {
-                        let _ = promise.fail(why.clone());
-                    }
+                    refuse_write(msg, promise, why.clone());
                 }
                 Action::FlushWith { promise, .. } | Action::FlushMark { promise } => {
                     let _ = promise.fail(why.clone());

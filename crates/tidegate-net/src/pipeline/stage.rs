@@ -11,6 +11,8 @@
 //!   accepted it and dropped it. The channel got an error event then, and the next message submits
 //!   a task again.
 //! * Writes in the inbox count against the channel's water marks until they are taken out.
+//! * A write that was put into the inbox reaches the handler, or goes on without it, or is handed back
+//!   by [`Message::refused`](crate::Message::refused).
 //! * A removed stage keeps its position and passes everything on through its inbox until the inbox
 //!   is empty. So nothing overtakes earlier messages.
 
@@ -20,7 +22,7 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use tidegate_core::internal::{SignalBlock, contain, discard_all};
+use tidegate_core::internal::{SignalBlock, contain, discard};
 use tidegate_core::{Blocking, Executor, Task};
 use tidegate_loop::EventLoop;
 use tidegate_promise::{Failure, Promise};
@@ -34,7 +36,8 @@ use super::shape::Shape;
 use super::stack::Action;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{
-    ChannelRequest, HandlerEvent, InEvent, OutOp, RemoteAction, Shared, mask, refuse, replace_home,
+    ChannelRequest, HandlerEvent, InEvent, OutOp, RemoteAction, Shared, mask, refuse, refuse_write,
+    replace_home,
 };
 use crate::errors::NetError;
 use crate::message::{AnyMessage, Kind, Msg};
@@ -93,10 +96,26 @@ struct Inbox {
     task: u64,
 }
 
-impl Drop for Inbox {
+impl Drop for StageShared {
+    /// Hands back the writes that no task will take out any more: the channel is closed or gone, and
+    /// the executor refused or dropped the last task. Runs on the channel's loop, or on the thread that
+    /// drops the task.
     fn drop(&mut self) {
-        // Messages and events are user values: their `Drop` may panic.
-        discard_all(self.queue.drain(..));
+        let left = std::mem::take(&mut self.inbox().queue);
+        if left.is_empty() {
+            return;
+        }
+        let channel = self.place.get().and_then(|(channel, _)| channel.upgrade());
+        let cause = channel.and_then(|channel| channel.close_cause());
+        for item in left {
+            match item {
+                StageMessage::Write(msg, promise) => {
+                    refuse_write(msg, promise, NetError::Closed(cause.clone()));
+                }
+                // Messages and events are user values: their `Drop` may panic.
+                other => discard(other),
+            }
+        }
     }
 }
 
@@ -418,10 +437,7 @@ impl Erased for Stage {
 
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, mut ctx: HandlerContext<'_>) {
         if let Err(why) = ctx.hold(message.size() + ENTRY_OVERHEAD) {
-            return match promise {
-                Some(promise) => drop(promise.fail(Failure::new(why))),
-                None => ctx.report_refused_write(Failure::new(why)),
-            };
+            return ctx.refuse_write(message, promise, Failure::new(why));
         }
         self.post(StageMessage::Write(message, promise), &mut ctx);
     }

@@ -25,7 +25,6 @@
 //! connections 1 to 7 % of its CPU time.
 
 use bytes::Bytes;
-use tidegate_promise::Failure;
 
 use super::io_context::IoContext;
 use super::source::Next;
@@ -94,7 +93,7 @@ pub(crate) trait Batched {
     /// the source that is meant. No handler may run here. The message stays if the source is another
     /// one or cannot take it now. Returns `true` if the source needs an [`Batched::owed_turn`] at the end
     /// of the task and has not requested one yet.
-    fn take_message(&mut self, key: usize, message: &mut Option<PassedMessage>) -> bool {
+    fn take_message(&mut self, key: usize, message: &mut Option<Msg>) -> bool {
         let _ = (key, message);
         false
     }
@@ -104,14 +103,6 @@ pub(crate) trait Batched {
         let _ = io_context;
         Next::Stay
     }
-}
-
-/// A message for the handlers of a source.
-#[derive(Debug)]
-pub(crate) struct PassedMessage {
-    pub(crate) message: Msg,
-    /// Notifies the message if no handler gets it.
-    pub(crate) on_refused: fn(Msg, Failure),
 }
 
 /// Result of [`Batched::take_write`].

@@ -25,7 +25,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::batch::{Batched, PassedMessage, TakenWrite};
+pub(crate) use self::batch::{Batched, TakenWrite};
 pub(crate) use self::io_context::IoContext;
 pub(crate) use self::io_watch::IoWatch;
 #[cfg(test)]

@@ -13,11 +13,11 @@ use tidegate_core::Dump;
 use tidegate_core::internal::{Running, contain};
 use tidegate_loop::Pinned;
 
-use super::batch::PassedMessage;
 use super::core::Reactor;
 use super::io_context::IoContext;
 use super::polling::Polling;
 use super::source::{IoHandle, IoSource, Next, close_and_drop};
+use crate::message::Msg;
 use crate::source::Control;
 use crate::sys::{Change, RawFd, Readiness, Ready, Token};
 
@@ -319,11 +319,7 @@ pub(crate) fn give_turn(token: Token, key: usize) -> bool {
 ///
 /// The message, if `token` is not of this thread's loop, handles an event now, or does not take it: see
 /// [`Batched::take_message`](super::Batched::take_message).
-pub(crate) fn pass_to_neighbour(
-    token: Token,
-    key: usize,
-    message: PassedMessage,
-) -> Result<(), PassedMessage> {
+pub(crate) fn pass_to_neighbour(token: Token, key: usize, message: Msg) -> Result<(), Msg> {
     let mut message = Some(message);
     // Any thread may ask, also one that is ending.
     let _ = CURRENT.try_with(|current| {

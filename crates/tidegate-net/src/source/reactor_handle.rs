@@ -98,7 +98,7 @@ impl ReactorHandle {
     /// # Threads
     ///
     /// Any thread may call this; it does not block. `update` must not block: its loop does nothing
-    /// else meanwhile, and a [`Watchdog`](tidegate_loop::Watchdog) reports it. Waiting for a
+    /// else meanwhile, and a `Watchdog` of `tidegate-loop` reports it. Waiting for a
     /// completion in it is refused. So is a wait of a task for an update of the loop that it holds.
     pub fn update<T, F>(&self, update: F) -> Completion<T>
     where

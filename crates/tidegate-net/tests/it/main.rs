@@ -26,6 +26,7 @@ mod faults;
 mod files;
 mod framing;
 mod halves;
+mod handed_back;
 mod handle_guarantees;
 mod handler_lifecycle;
 mod handlers;

@@ -1,6 +1,7 @@
 //! Messages to the channels of an event loop, in any mix: from handlers, tasks, timers, listeners and
 //! drops on that loop, which take them there without the mailbox, and from other threads. Each one
-//! reaches its handler or is refused, once, and in the order of its sender.
+//! reaches its handler or is refused, once, and in the order of its sender. The handler runs on the
+//! loop of its channel or on another one.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -14,8 +15,8 @@ use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_loop::{EventLoop, Quiet};
 use tidegate_net::{
-    Channel, ChannelOptions, Client, Inbound, InboundContext, Message, Neighbour, NetGroup,
-    Nothing, Outbound, OutboundContext, WaterMarks,
+    Channel, ChannelOptions, Client, Handler, Inbound, InboundContext, Message, Neighbour,
+    NetGroup, Nothing, Outbound, OutboundContext, WaterMarks,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::{Log, Rng, explode, model, short_or_long, until};
@@ -143,6 +144,11 @@ impl World {
     fn is_done(&self) -> bool {
         let ended = self.handled.load(Ordering::Relaxed) + self.refused.load(Ordering::Relaxed);
         ended == self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if every promise has ended.
+    fn is_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed) == self.asked.load(Ordering::Relaxed)
     }
 }
 
@@ -283,6 +289,23 @@ impl Drop for Node {
     }
 }
 
+/// Takes the errors of writes that are refused before they reach a handler on another loop.
+struct Errors(Arc<World>);
+
+impl Inbound for Errors {
+    type In = Nothing;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, nothing: Nothing, _: &mut InboundContext<'_, Self>) {
+        match nothing {}
+    }
+
+    fn error(&mut self, _: Failure, _: &mut InboundContext<'_, Self>) {
+        self.0.send();
+    }
+}
+
 /// The groups, the peers and the clock of a run.
 struct Run {
     world: Arc<World>,
@@ -292,7 +315,8 @@ struct Run {
 }
 
 impl Run {
-    fn new(rng: &mut Rng) -> Self {
+    /// Begins a run. With `apart`, the handlers run on the other loop.
+    fn new(apart: bool, rng: &mut Rng) -> Self {
         let clock = ManualClock::new();
         let group = |name: &str| {
             let group = NetGroup::builder(name).loops(1).clock(&clock);
@@ -325,7 +349,14 @@ impl Run {
             .options(options)
             .pipeline(move |p| {
                 let (world, last) = (Arc::clone(&own), HashMap::new());
-                p.add_duplex("node", Node { world, last })
+                let node = Node { world, last };
+                if apart {
+                    let node = Handler::duplex_on(own.away.executor(), node);
+                    p.add_handler("node", node)
+                        .add("errors", Errors(Arc::clone(&own)))
+                } else {
+                    p.add_duplex("node", node)
+                }
             })
             .build();
         let (mut channels, mut peers) = (Vec::new(), Vec::new());
@@ -376,64 +407,88 @@ impl Run {
         {}
     }
 
-    /// Waits until everything that was sent has ended, while the peers read.
-    fn rest(&mut self, what: &str) {
+    /// Waits until `done`, while the peers read.
+    fn wait_for(&mut self, what: &str, done: impl Fn(&World) -> bool) {
         until(what, || {
             (0..CHANNELS).for_each(|peer| self.read_some(peer));
             self.clock.advance(Duration::from_millis(5));
             self.groups
                 .iter()
                 .for_each(|group| group.loops().next().settle());
-            self.world.is_done()
+            done(&self.world)
         });
+    }
+
+    /// Waits until everything that was sent has ended, while the peers read.
+    fn rest(&mut self, what: &str) {
+        self.wait_for(what, World::is_done);
         assert_eq!(self.world.wrong.take(), Vec::<String>::new());
     }
 }
 
-#[test]
-fn each_message_is_handled_once_in_the_order_of_its_thread() {
+/// Sends messages that end no channel.
+fn each_is_handled(apart: bool) {
     model(0..short_or_long(20, 2_000), |rng| {
-        let mut run = Run::new(rng);
+        let mut run = Run::new(apart, rng);
         for _ in 0..3 {
             run.storm(300, rng);
             run.rest("every message was handled or refused");
-            let all = run.world.channels.get().unwrap();
-            let all = all.clone();
-            until("nothing is pending", || {
-                (0..CHANNELS).for_each(|peer| run.read_some(peer));
-                run.groups[0].loops().next().settle();
-                all.iter().all(|one| one.pending_bytes() == 0)
+            let all = run.world.channels.get().unwrap().clone();
+            run.wait_for("nothing is pending", |world| {
+                let calm = |one: &Channel| one.pending_bytes() == 0 && one.is_writable();
+                all.iter().all(calm) && world.is_answered()
             });
             assert!(all.iter().all(Channel::is_active), "no message ended one");
-            assert!(all.iter().all(Channel::is_writable));
-            let asked = run.world.asked.load(Ordering::Relaxed);
-            assert_eq!(run.world.answered.load(Ordering::Relaxed), asked);
         }
     });
 }
 
 #[test]
-fn messages_and_ends_meet_at_random_points() {
+fn each_message_is_handled_once_in_the_order_of_its_thread() {
+    each_is_handled(false);
+}
+
+#[test]
+fn each_message_reaches_its_handler_on_another_loop_once_in_order() {
+    each_is_handled(true);
+}
+
+/// Sends messages, some of which end channels, and ends the loop of the channels. `away` says whether
+/// the other loop ends, too.
+fn each_has_one_end(apart: bool, away: impl Fn(&mut Rng) -> bool) {
     model(0..short_or_long(40, 4_000), |rng| {
-        let mut run = Run::new(rng);
+        let mut run = Run::new(apart, rng);
         run.storm(100, rng);
         run.world.ends.store(true, Ordering::Relaxed);
         run.storm(300, rng);
         if rng.chance(0.5) {
             run.rest("every message has ended before the loop");
         }
-        let end = run.groups[0].shutdown(Quiet::none(Duration::from_secs(60)));
+        let quiet = Quiet::none(Duration::from_secs(60));
+        let mut ends = vec![run.groups[0].shutdown(quiet)];
         if rng.chance(0.5) {
             run.storm(20, rng);
         }
-        until("the loop has ended", || {
+        if away(rng) {
+            ends.push(run.groups[1].shutdown(quiet));
+        }
+        until("the loops have ended", || {
             run.clock.advance(Duration::from_secs(1));
-            end.is_done()
+            ends.iter().all(|end| end.is_done())
         });
         run.rest("every message has ended");
-        let all = run.world.channels.get().unwrap();
+        let all = run.world.channels.get().unwrap().clone();
+        run.wait_for("every promise has ended", World::is_answered);
         assert!(all.iter().all(|one| one.pending_bytes() == 0));
-        let asked = run.world.asked.load(Ordering::Relaxed);
-        assert_eq!(run.world.answered.load(Ordering::Relaxed), asked);
     });
+}
+
+#[test]
+fn messages_and_ends_meet_at_random_points() {
+    each_has_one_end(false, |_| false);
+}
+
+#[test]
+fn messages_to_handlers_on_another_loop_meet_ends_at_random_points() {
+    each_has_one_end(true, |rng| rng.chance(0.5));
 }
