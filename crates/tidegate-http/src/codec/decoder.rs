@@ -80,6 +80,12 @@ impl RequestDecoder {
         Ok(Some(head))
     }
 
+    /// Takes the last head back: its bytes are not consumed, and the next call of [`head`](Self::head)
+    /// returns it again.
+    pub(crate) fn put_back(&mut self) {
+        self.connection.put_back();
+    }
+
     /// Decodes the body of the last head up to the next event.
     ///
     /// `input` starts with the first byte that has not been consumed. After
@@ -363,6 +369,10 @@ impl Connection {
         } else if let Some(body) = BodyDecoder::new(framing) {
             self.state = State::Body(body);
         }
+    }
+
+    fn put_back(&mut self) {
+        self.state = State::Head(Scan::new());
     }
 
     fn body(&mut self, input: &[u8]) -> Result<BodyStep, RefusalReason> {

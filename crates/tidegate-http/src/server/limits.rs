@@ -119,7 +119,8 @@ impl Limits {
     }
 
     /// Sets how many responses of one connection may be outstanding before the server stops reading
-    /// from it (16 by default, at least 1).
+    /// from it (16 by default, at least 1). A request whose method is not safe (all but `GET`, `HEAD`,
+    /// `OPTIONS` and `TRACE`) runs alone, whatever the limit is.
     pub fn max_outstanding(mut self, responses: usize) -> Self {
         self.outstanding = responses.max(1);
         self

@@ -118,7 +118,7 @@ fn deferred_responses_are_dropped_and_completed_after_their_connection_has_ended
         client.send(
             get("/a")
                 + &get("/b")
-                + "POST /stream HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1",
+                + "GET /stream HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1",
         );
     }
     until("all are there", || streams.lock().unwrap().len() == 8);

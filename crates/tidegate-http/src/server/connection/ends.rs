@@ -74,10 +74,11 @@ impl<S: Service> Connection<S> {
     }
 
     /// Accepts no further request if the server drains and responses are outstanding: the last one
-    /// of them ends the connection. A request of which a part was received is still served. So is
-    /// one that may change the protocol.
+    /// of them ends the connection. A request of which a part was received is still served, unless it
+    /// waits for the outstanding ones. So is one that may change the protocol.
     pub(super) fn end_if_draining(&mut self) {
-        let waits = self.queue.is_empty() || self.has_begun_head() || self.undecided.is_some();
+        let begun = self.has_begun_head() && !self.paused;
+        let waits = self.queue.is_empty() || begun || self.undecided.is_some();
         if self.phase == Phase::Open && !waits && self.shared.is_draining() {
             self.phase = Phase::Closing;
         }

@@ -7,6 +7,7 @@
 //! | `outcome` | what becomes of a request when the service has returned |
 //! | `responses` | the order of responses, and the end of the connection |
 //! | `ends` | the end of the client's stream, and drains |
+//! | `turns` | requests that do not run beside others |
 //! | `waits` | limits of time |
 //! | `switching` | changes of the protocol |
 //!
@@ -33,6 +34,7 @@ mod intake;
 mod outcome;
 mod responses;
 mod switching;
+mod turns;
 mod waits;
 
 use std::fmt;
@@ -86,7 +88,8 @@ pub(crate) struct Connection<S> {
     intake: Intake,
     current: u64,
     queue: ResponseQueue,
-    /// How many responses may be in the queue: zero while the protocol is undecided.
+    /// How many responses may be in the queue: one if a request runs alone, or waits for that; zero
+    /// while the protocol is undecided.
     outstanding: usize,
     /// The response that decides about the protocol.
     undecided: Option<u64>,
@@ -285,6 +288,10 @@ impl<S: Service> Connection<S> {
                 break Stop::Blocked;
             }
             match self.decoder.head(&input, &mut table) {
+                Ok(Some(head)) if self.is_early(&head) => {
+                    self.hold_back();
+                    break Stop::Blocked;
+                }
                 Ok(Some(head)) => {
                     let length = head.len();
                     self.serve(head, &mut date, wire);
@@ -428,6 +435,7 @@ impl<S: Service> Connection<S> {
                 if direct {
                     self.tally.sent(out.len() - start);
                 }
+                self.take_turn(head.method().is_safe());
                 let asked = Asked::new(to, began, expects_continue);
                 self.enqueue(served, apart, direct, status, asked);
                 self.pump(wire);

@@ -25,13 +25,14 @@ impl<S: Service> Connection<S> {
         self.outstanding = 0;
     }
 
-    /// Goes on with HTTP: the response `seq` does not change the protocol.
+    /// Goes on with HTTP: the response `seq` does not change the protocol. What follows waits until it
+    /// is complete, as its method may be one that is not safe.
     pub(super) fn decided(&mut self, seq: u64) {
         if self.undecided != Some(seq) {
             return;
         }
         self.undecided = None;
-        self.outstanding = self.shared.limits.outstanding;
+        self.take_turn(false);
         if self.input_ended && !self.paused {
             (self.phase, self.linger) = (Phase::Closing, false);
         }

@@ -173,7 +173,8 @@ fn a_response_that_needs_no_continue_ends_the_connection() {
             drop(request.collect(10));
         }
     });
-    let expecting = post(5, "Expect: 100-continue\r\n");
+    // Of a method that is safe: it runs beside the first one.
+    let expecting = post(5, "Expect: 100-continue\r\n").replace("POST", "GET");
     assert_eq!(client.send(get("/first") + &expecting), "");
     let (second, first) = {
         let mut kept = kept.lock().unwrap();

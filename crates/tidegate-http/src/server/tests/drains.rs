@@ -216,7 +216,7 @@ fn a_body_behind_the_end_of_the_connection_fails() {
         let response = response.defer();
         keep.lock().unwrap().push((request.into_body(), response));
     });
-    client.send(get("/a") + "POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+    client.send(get("/a") + "GET /b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
     let (_, a) = kept.lock().unwrap().remove(0);
     a.field("Connection", "close").body("a");
     assert_eq!(client.responses(), last("a"));

@@ -11,6 +11,7 @@ mod mistakes;
 mod splits;
 mod streams;
 mod switching;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
