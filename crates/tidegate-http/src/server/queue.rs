@@ -2,6 +2,9 @@
 //!
 //! The queue is empty as long as a service responds at once. A response that is deferred, or that
 //! follows a deferred one, has a slot. Slots are numbered; the first one may be sent.
+//!
+//! The first slot is part of the queue. Only a client that sends a request before it has the response
+//! to another one needs memory for more.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +33,10 @@ const LINE_END: &[u8] = b"\r\n";
 pub(crate) struct ResponseQueue {
     /// The number of the first slot.
     first: u64,
-    slots: VecDeque<Queued>,
+    /// The first slot. `None` if there is none at all.
+    front: Option<Queued>,
+    /// The slots behind the first one.
+    others: VecDeque<Queued>,
     /// Shared with the handles of responses, once there was one.
     pub(crate) path: Option<Arc<ReplyPath>>,
 }
@@ -54,8 +60,8 @@ pub(crate) enum Slot {
         /// Since when only the service is waited for: the time of the clock.
         since: u64,
     },
-    /// The whole response is known.
-    Ready(Whole),
+    /// The whole response is known. A box, because few wait, and each connection has room for a slot.
+    Ready(Box<Whole>),
     /// A response in pieces. Pieces are held only while the slot is not the first one.
     Stream(Box<Stream>),
     /// A response after which the connection is passed on to other handlers.
@@ -213,35 +219,47 @@ impl Stream {
 
 impl ResponseQueue {
     pub(crate) fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.front.is_none()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        usize::from(self.front.is_some()) + self.others.len()
     }
 
     /// Returns the number of the slot that the next [`ResponseQueue::push`] adds.
     pub(crate) fn next_seq(&self) -> u64 {
-        self.first + self.slots.len() as u64
+        self.first + self.len() as u64
     }
 
     pub(crate) fn push(&mut self, slot: Slot, began: Option<u64>) {
-        if self.slots.capacity() == 0 {
-            self.slots = spare_slots::take();
+        let queued = Queued { slot, began };
+        match self.front.is_none() {
+            true => self.front = Some(queued),
+            false => self.push_behind(queued),
         }
-        self.slots.push_back(Queued { slot, began });
+    }
+
+    #[cold]
+    fn push_behind(&mut self, queued: Queued) {
+        if self.others.capacity() == 0 {
+            self.others = spare_slots::take();
+        }
+        self.others.push_back(queued);
     }
 
     /// Returns slot `seq`, unless it was sent.
     pub(crate) fn get_mut(&mut self, seq: u64) -> Option<&mut Slot> {
-        let at = seq.checked_sub(self.first)?;
-        let queued = self.slots.get_mut(usize::try_from(at).ok()?)?;
-        Some(&mut queued.slot)
+        let at = usize::try_from(seq.checked_sub(self.first)?).ok()?;
+        let queued = match at.checked_sub(1) {
+            None => self.front.as_mut(),
+            Some(behind) => self.others.get_mut(behind),
+        };
+        queued.map(|queued| &mut queued.slot)
     }
 
     /// Returns `true` if slot `seq` is the first one, and waits for the service alone.
     pub(crate) fn is_awaited(&self, seq: u64) -> bool {
-        let first = self.slots.front().filter(|_| seq == self.first);
+        let first = self.front.as_ref().filter(|_| seq == self.first);
         first.is_some_and(|first| {
             matches!(
                 first.slot,
@@ -255,7 +273,7 @@ impl ResponseQueue {
 
     /// Returns the number of the first slot, and since when the service is waited for, if it is.
     pub(crate) fn front_waiting(&self) -> Option<(u64, u64)> {
-        match self.slots.front()?.slot {
+        match self.front.as_ref()?.slot {
             Slot::Waiting { since, .. } => Some((self.first, since)),
             _ => None,
         }
@@ -283,7 +301,7 @@ impl ResponseQueue {
     }
 
     pub(crate) fn front_mut(&mut self) -> Option<&mut Slot> {
-        self.slots.front_mut().map(|queued| &mut queued.slot)
+        self.front.as_mut().map(|queued| &mut queued.slot)
     }
 
     /// Removes all slots: they are not sent any more. Returns how many requests get no response. The
@@ -301,7 +319,7 @@ impl ResponseQueue {
     /// Makes the last response say that the connection ends with it, if it is the first one of the
     /// queue and its head is known but not sent.
     pub(crate) fn say_close_if_last(&mut self) {
-        if self.slots.len() != 1 {
+        if self.len() != 1 {
             return;
         }
         match self.front_mut() {
@@ -316,13 +334,22 @@ impl ResponseQueue {
 
     /// Removes the first slot: it was sent.
     pub(crate) fn pop(&mut self) -> Option<Queued> {
-        let queued = self.slots.pop_front()?;
+        let queued = self.front.take()?;
         self.first += 1;
-        if self.slots.is_empty() {
-            // An idle connection holds no memory.
-            spare_slots::put_back(std::mem::take(&mut self.slots));
+        if !self.others.is_empty() {
+            self.advance();
         }
         Some(queued)
+    }
+
+    /// Makes the next slot the first one.
+    #[cold]
+    fn advance(&mut self) {
+        self.front = self.others.pop_front();
+        if self.others.is_empty() {
+            // An idle connection holds no memory.
+            spare_slots::put_back(std::mem::take(&mut self.others));
+        }
     }
 }
 
@@ -343,7 +370,7 @@ mod tests {
         let mut queue = ResponseQueue::default();
         assert_eq!(queue.next_seq(), 0);
         queue.push(waiting(), Some(7));
-        queue.push(Slot::Ready(Whole::default()), None);
+        queue.push(Slot::Ready(Box::default()), None);
         let first = queue.pop().unwrap();
         assert!(matches!(first.slot, Slot::Waiting { .. }));
         assert_eq!(first.began, Some(7));
@@ -353,5 +380,31 @@ mod tests {
         queue.pop();
         assert!(queue.is_empty());
         assert_eq!(queue.next_seq(), 2);
+    }
+
+    #[test]
+    fn slots_stay_in_order_and_an_empty_queue_holds_no_memory() {
+        let mut queue = ResponseQueue::default();
+        // Each round leaves some in the queue and removes others, until all are gone.
+        for round in 0..3_u64 {
+            let before = queue.next_seq();
+            for at in 0..4 {
+                queue.push(waiting(), Some(before + at));
+            }
+            assert_eq!(queue.len(), 4 + round as usize);
+            for _ in 0..3 {
+                let first = queue.next_seq() - queue.len() as u64;
+                assert_eq!(queue.front_waiting(), Some((first, 0)));
+                assert!(queue.is_awaited(first) && !queue.is_awaited(first + 1));
+                assert!(queue.get_mut(queue.next_seq()).is_none());
+                assert!(queue.get_mut(queue.next_seq() - 1).is_some());
+                assert_eq!(queue.pop().unwrap().began, Some(first));
+                assert!(queue.get_mut(first).is_none());
+            }
+        }
+        assert_eq!(queue.clear(), 3);
+        assert!(queue.is_empty() && queue.pop().is_none());
+        assert_eq!((queue.len(), queue.others.capacity()), (0, 0));
+        assert_eq!(queue.next_seq(), 12);
     }
 }

@@ -201,15 +201,15 @@ impl<S: Service> Connection<S> {
                 };
                 Slot::Stream(Box::new(Stream::new(head, direct)))
             }
-            Served::Written { body, close } => Slot::Ready(Whole {
+            Served::Written { body, close } => Slot::Ready(Box::new(Whole {
                 head,
                 body,
                 close,
                 status,
                 ..Whole::default()
-            }),
+            })),
             Served::File { range, close } => {
-                Slot::Ready(Whole::of_file(head, range, close, status))
+                Slot::Ready(Box::new(Whole::of_file(head, range, close, status)))
             }
             Served::Switches(plan) => Slot::Switch(plan),
             Served::Nothing | Served::Mistake(_) => return None,

@@ -96,7 +96,7 @@ impl<S: Service> Connection<S> {
                     // Nothing behind it would be answered.
                     self.phase = Phase::Closing;
                 }
-                *slot = Slot::Ready(whole);
+                *slot = Slot::Ready(Box::new(whole));
                 if unasked {
                     // As for a response at once: the client may send the body or not.
                     (self.phase, self.linger) = (Phase::Closing, true);
@@ -244,12 +244,12 @@ impl<S: Service> Connection<S> {
     pub(super) fn closing(&self, status: u16, to: ReplyTo) -> Slot {
         let mut head = BytesMut::new();
         write_closing(&mut head, status, to, &self.shared.wall.date_at(self.now));
-        Slot::Ready(Whole {
+        Slot::Ready(Box::new(Whole {
             head,
             close: true,
             status,
             ..Whole::default()
-        })
+        }))
     }
 
     /// Ends the connection in the middle of the first response, so that the client does not take the
@@ -325,13 +325,14 @@ fn send_whole<'a>(whole: &mut Whole, wire: &mut impl Wire<'a>, tally: &mut Tally
     if head.len() > spare_output::LARGEST {
         wire.send(head.freeze());
     } else {
-        // Its memory serves for the next response. A response that has to wait for the client takes
-        // only the memory that it needs.
+        // A response that has to wait for the client takes only the memory that it needs.
         match wire.has_unsent() {
-            false => wire.output().extend_from_slice(&head),
-            true => wire.send(Bytes::copy_from_slice(&head)),
+            false => spare_output::send(head, wire.output()),
+            true => {
+                wire.send(Bytes::copy_from_slice(&head));
+                spare_output::put_back(head);
+            }
         }
-        spare_output::put_back(head);
     }
     let body = std::mem::take(&mut whole.body);
     if !body.is_empty() {
