@@ -52,8 +52,14 @@ impl Flights {
         let Some(mut state) = self.borrow() else {
             return;
         };
-        state.all.retain(|flight| flight.strong_count() > 0);
-        state.all.push(Arc::downgrade(flight));
+        match &mut state.all[..] {
+            // Nearly always: the client waits for one response at a time.
+            [before] if before.strong_count() == 0 => *before = Arc::downgrade(flight),
+            _ => {
+                state.all.retain(|flight| flight.strong_count() > 0);
+                state.all.push(Arc::downgrade(flight));
+            }
+        }
         let is_watched = state.timer.as_ref().is_some_and(|(_, set)| *set <= until);
         if until == u64::MAX || is_watched {
             return;
