@@ -72,12 +72,14 @@ pub struct ClientError {
     inner: Arc<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     /// Method and URL.
     call: String,
     kind: Kind,
     phase: Phase,
     sent: bool,
+    answered: bool,
     retry: bool,
 }
 
@@ -131,24 +133,24 @@ impl ClientError {
                 kind,
                 phase,
                 sent,
+                answered: false,
                 retry,
             }),
         }
     }
 
+    /// Returns the error with this value of [`ClientError::was_answered`].
+    pub(super) fn with_answered(mut self, answered: bool) -> Self {
+        Arc::make_mut(&mut self.inner).answered = answered;
+        self
+    }
+
     /// Returns the error with this value of [`ClientError::is_safe_to_retry`].
-    pub(super) fn with_retry(self, retry: bool) -> Self {
-        let Inner {
-            call,
-            kind,
-            phase,
-            sent,
-            retry: before,
-        } = &*self.inner;
-        match retry == *before {
-            true => self,
-            false => Self::new(call, kind.clone(), *phase, *sent, retry),
+    pub(super) fn with_retry(mut self, retry: bool) -> Self {
+        if self.inner.retry != retry {
+            Arc::make_mut(&mut self.inner).retry = retry;
         }
+        self
     }
 
     #[cfg(test)]
@@ -223,6 +225,11 @@ impl ClientError {
     /// Returns `true` if a byte of the request may have reached the server.
     pub fn was_sent(&self) -> bool {
         self.inner.sent
+    }
+
+    /// Returns `true` if a byte of the response was received, be it of an interim head such as 103.
+    pub fn was_answered(&self) -> bool {
+        self.inner.answered
     }
 
     /// Returns `true` if the request can be sent again without the risk that the server carries it

@@ -33,7 +33,8 @@ impl Terms {
             false if why.is_of_handshake() => Phase::Connect,
             false => Phase::Head,
         };
-        ClientError::new(label, why.cause.into_kind(), phase, sent, safe)
+        let responded = why.responded;
+        ClientError::new(label, why.cause.into_kind(), phase, sent, safe).with_answered(responded)
     }
 }
 
@@ -141,6 +142,7 @@ mod tests {
             let why = failed(ExchangeFailure::Closed(None), responded);
             let safe = !sent || reused && !responded && idempotent;
             assert_eq!((why.was_sent(), why.is_safe_to_retry()), (sent, safe));
+            assert_eq!(why.was_answered(), responded);
             let label = if responded {
                 "GET http://a/"
             } else {
