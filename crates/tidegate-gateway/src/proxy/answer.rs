@@ -7,14 +7,15 @@ use std::sync::Arc;
 use tidegate::http::client::{ClientError, ExchangeHandler, Flow};
 use tidegate::http::codec::{BodyFraming, KnownField, ResponseHead, Trailers};
 use tidegate::http::{DeferredResponse, Method};
-use tidegate::isolate::Entry;
 use tidegate::net::{Bytes, Handler, HandlerContext};
 
 use super::flight::{Back, Ended, Flight, Stage, State};
-use super::held::Held;
+use super::held::{Admission, Held};
 use super::logged::{End, logs_served};
+use super::reply;
 use super::times::Times;
 use crate::balance::Lease;
+use crate::command::Reason;
 use crate::fields::{Dropped, is_trailer};
 
 /// Receives the response to one attempt. The connection to the server holds it, and with it the entry
@@ -32,13 +33,13 @@ impl Answer {
     pub(super) fn new(
         flight: &Arc<Flight>,
         attempt: u32,
-        entry: Option<Entry>,
+        admission: Admission,
         lease: Lease,
     ) -> Self {
         Self {
             flight: Arc::clone(flight),
             attempt,
-            held: Some(Held { entry, lease }),
+            held: Some(Held { admission, lease }),
             trailers: None,
         }
     }
@@ -49,9 +50,8 @@ impl Answer {
     }
 
     fn verdict(&mut self, is_success: bool) {
-        let entry = self.held.as_mut().and_then(|held| held.entry.as_mut());
-        if let Some(entry) = entry {
-            entry.verdict_alone(is_success);
+        if let Some(held) = &mut self.held {
+            held.admission.verdict_alone(is_success);
         }
     }
 }
@@ -102,8 +102,9 @@ impl ExchangeHandler for Answer {
         received: Bytes,
         ctx: &mut HandlerContext<'_>,
     ) -> Option<Handler> {
-        // Otherwise the server changes the protocol without being asked.
+        // Otherwise the server changes the protocol without being asked, or does not say to which.
         self.flight.tunnel.as_ref()?;
+        head.get("upgrade")?;
         self.verdict(true);
         let held = self.held.take()?;
         self.flight
@@ -156,7 +157,7 @@ impl Flight {
         };
         state.status = head.status();
         let back = back.status(head.status());
-        let back = self.write_fields(back, &head, &state.times);
+        let back = self.write_fields(back, &head, &state.times, state.fell_back);
         if let Some((received, body)) = body {
             state.sent = body.len() as u64;
             back.received_body(received, body);
@@ -184,6 +185,7 @@ impl Flight {
         mut back: DeferredResponse,
         head: &ResponseHead<'_>,
         times: &Times,
+        fell_back: Option<Reason>,
     ) -> DeferredResponse {
         let rewriting = &self.route().rewriting;
         let dropped = Dropped::new(head.fields(), head.known(KnownField::Connection).is_some());
@@ -202,7 +204,10 @@ impl Flight {
         if self.proxy.server_timing {
             back = back.field("Server-Timing", times.server_timing());
         }
-        back
+        match fell_back {
+            Some(reason) => reply::name_reason(reason, &self.route().name, back),
+            None => back,
+        }
     }
 
     /// Sends a part of the response's body.

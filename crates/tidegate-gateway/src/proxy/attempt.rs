@@ -6,15 +6,47 @@ use std::time::Duration;
 
 use tidegate::http::Method;
 use tidegate::http::client::{ClientError, Exchange, Phase, Upstream};
-use tidegate::isolate::{CommandError, Entry, Verdict};
+use tidegate::isolate::{Call, CommandError, Entry, Verdict};
 
 use super::answer::Answer;
-use super::flight::{Flight, Locked, Stage, State};
-use super::held::Held;
-use super::live::Fallback;
+use super::flight::{Flight, Locked, Stage, State, Tries};
+use super::held::{Admission, Held, Lateness};
+use super::live::{Fallback, ProxyRoute};
 use super::upstream::UpstreamState;
 use crate::balance::Lease;
 use crate::command::{Problem, Reason};
+
+/// The time of an attempt that nothing else limits.
+const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+impl ProxyRoute {
+    /// Begins the attempts of a request, if the route has retries.
+    pub(super) fn begin_tries(&self) -> Option<Tries> {
+        let retry = self.retry.as_ref()?;
+        let whole = self.timeout.unwrap_or(NO_LIMIT);
+        Some(Box::new(retry.begin(self.command.call().timeout(whole))))
+    }
+
+    /// Asks for the admission of an attempt.
+    pub(super) fn admit(
+        &self,
+        has_body: bool,
+        tries: Option<&mut Tries>,
+    ) -> Result<Entry, CommandError<Infallible>> {
+        match (tries, self.untimed(has_body)) {
+            (_, Some(call)) => call.admit(),
+            (Some(tries), None) => tries.admit(),
+            (None, None) => self.command.admit(),
+        }
+    }
+
+    /// Returns the call of an attempt whose entry has no timeout of its own: that of a request with a
+    /// body, which says itself who was late. Its retries are still taken from its attempts.
+    pub(super) fn untimed(&self, has_body: bool) -> Option<Call<(), Infallible>> {
+        let is_timed = self.timeout.is_some() || self.attempt_timeout.is_some();
+        (has_body && is_timed).then(|| self.command.call().timeout(NO_LIMIT))
+    }
+}
 
 impl Flight {
     /// Asks the command for admission of the attempt in progress.
@@ -27,12 +59,10 @@ impl Flight {
         state.stage = Stage::Admitting;
         // The command and its listeners run outside of the lock.
         let mut tries = state.tries.take();
+        let has_body = state.body.is_some();
         drop(state);
         if !self.proxy.waits {
-            let admitted = match &mut tries {
-                Some(tries) => tries.admit(),
-                None => self.proxy.command.admit(),
-            };
+            let admitted = self.proxy.admit(has_body, tries.as_mut());
             if let Some(mut state) = self.lock() {
                 state.tries = tries;
             }
@@ -41,9 +71,10 @@ impl Flight {
         let flight = Arc::clone(self);
         let then = move |admitted| flight.admitted(attempt, admitted);
         let executor = self.gate().executor(self.home);
-        let pending = match &mut tries {
-            Some(tries) => tries.admit_or_wait(executor, then),
-            None => self.proxy.command.admit_or_wait(executor, then),
+        let pending = match (&mut tries, self.proxy.untimed(has_body)) {
+            (_, Some(call)) => call.admit_or_wait(executor, then),
+            (Some(tries), None) => tries.admit_or_wait(executor, then),
+            (None, None) => self.proxy.command.admit_or_wait(executor, then),
         };
         let Some(mut state) = self.lock() else { return };
         if state.is_at(attempt) {
@@ -75,9 +106,10 @@ impl Flight {
             drop(state);
             return drop(entry);
         }
+        let admission = Admission::new(entry, self.watch(&mut state));
         state.times.admitted = now;
         state.times.first.get_or_insert(now);
-        if let Some(after) = limit.filter(|_| !state.fell_back) {
+        if let Some(after) = limit.filter(|_| state.fell_back.is_none()) {
             let flight = Arc::clone(self);
             let expire = move || flight.attempt_expired(attempt);
             state.attempt_limit = self.gate().after(self.home, after, expire);
@@ -85,7 +117,7 @@ impl Flight {
         let picked = self.upstream(&state).pick(self.home, state.server.as_ref());
         let Some((chosen, lease)) = picked else {
             drop(state);
-            return self.no_server(entry);
+            return self.no_server(&admission);
         };
         // Usually there is one, and the server needs no further handle.
         let reused = chosen.target().try_acquire();
@@ -93,38 +125,46 @@ impl Flight {
         state.server = Some(chosen);
         let Some(exchange) = reused else {
             drop(state);
-            return self.search(attempt, entry, target, lease);
+            return self.search(attempt, admission, target, lease);
         };
-        if let Some((entry, lease)) = self.exchange(state, now, attempt, exchange, entry, lease) {
+        let left = self.exchange(state, now, attempt, exchange, admission, lease);
+        if let Some((admission, lease)) = left {
             let target = self.lock().and_then(|state| state.server_target());
-            self.search(attempt, entry, target, lease);
+            self.search(attempt, admission, target, lease);
         }
+    }
+
+    /// Returns what decides which side is late, for an attempt whose request has a body.
+    fn watch(&self, state: &mut State) -> Option<Arc<Lateness>> {
+        let limit = self.attempt_limit().or(self.proxy.timeout)?;
+        state.lateness = state.body.is_some().then(|| Lateness::new(limit));
+        state.lateness.clone()
     }
 
     /// Takes a connection to the server, if there is one.
     fn search(
         self: &Arc<Self>,
         attempt: u32,
-        entry: Option<Entry>,
+        admission: Admission,
         target: Option<Upstream<Answer>>,
         lease: Lease,
     ) {
         match target {
-            Some(target) => self.take_connection(attempt, entry, target, lease),
-            None => self.no_server(entry),
+            Some(target) => self.take_connection(attempt, admission, target, lease),
+            None => self.no_server(&admission),
         }
     }
 
     /// Ends an attempt for which there is no server.
-    fn no_server(self: &Arc<Self>, entry: Option<Entry>) {
+    fn no_server(self: &Arc<Self>, admission: &Admission) {
         // It says nothing about the health of a server.
-        verdict(entry.as_ref(), Verdict::Ignored);
+        admission.verdict(Verdict::Ignored);
         self.give_up(Reason::NoServer.into());
     }
 
     /// Returns the upstream of the attempt in progress.
     fn upstream(&self, state: &State) -> &Arc<UpstreamState<Answer>> {
-        self.upstream_of(state.fell_back)
+        self.upstream_of(state.fell_back.is_some())
     }
 
     /// Returns the upstream of the route, or that of its fallback.
@@ -139,15 +179,15 @@ impl Flight {
     fn take_connection(
         self: &Arc<Self>,
         attempt: u32,
-        mut entry: Option<Entry>,
+        mut admission: Admission,
         target: Upstream<Answer>,
         mut lease: Lease,
     ) {
         while let Some(exchange) = target.try_acquire() {
             let Some(state) = self.lock() else { return };
-            match self.exchange(state, self.now(), attempt, exchange, entry, lease) {
+            match self.exchange(state, self.now(), attempt, exchange, admission, lease) {
                 None => return,
-                Some(again) => (entry, lease) = again,
+                Some(again) => (admission, lease) = again,
             }
         }
         let (flight, again) = (Arc::clone(self), target.clone());
@@ -155,13 +195,13 @@ impl Flight {
             Ok(exchange) => {
                 let Some(state) = flight.lock() else { return };
                 let now = flight.now();
-                let left = flight.exchange(state, now, attempt, exchange, entry, lease);
-                if let Some((entry, lease)) = left {
-                    flight.take_connection(attempt, entry, again, lease);
+                let left = flight.exchange(state, now, attempt, exchange, admission, lease);
+                if let Some((admission, lease)) = left {
+                    flight.take_connection(attempt, admission, again, lease);
                 }
             }
             Err(why) => {
-                let held = Held { entry, lease };
+                let held = Held { admission, lease };
                 flight.attempt_failed(attempt, &why, Some(held));
             }
         });
@@ -172,7 +212,7 @@ impl Flight {
         }
     }
 
-    /// Begins the exchange on a connection. Returns the entry and the place if the connection has
+    /// Begins the exchange on a connection. Returns the admission and the place if the connection has
     /// ended: nothing was sent, and the next one can be tried.
     fn exchange(
         self: &Arc<Self>,
@@ -180,10 +220,10 @@ impl Flight {
         now: u64,
         attempt: u32,
         mut exchange: Exchange<Answer>,
-        entry: Option<Entry>,
+        admission: Admission,
         lease: Lease,
-    ) -> Option<(Option<Entry>, Lease)> {
-        let answer = Answer::new(self, attempt, entry, lease);
+    ) -> Option<(Admission, Lease)> {
+        let answer = Answer::new(self, attempt, admission, lease);
         if !state.is_at(attempt) {
             drop(state);
             // The connection goes back to the pool.
@@ -207,7 +247,7 @@ impl Flight {
                 drop(state);
                 drop(exchange);
                 let held = answer.into_held()?;
-                Some((held.entry, held.lease))
+                Some((held.admission, held.lease))
             }
         }
     }
@@ -219,17 +259,52 @@ impl Flight {
         why: &ClientError,
         held: Option<Held>,
     ) {
+        let Some(held) = self.replace_connection(attempt, why, held) else {
+            return;
+        };
         let reason = Reason::from(why);
         let is_ours = why.is_refused() || why.is_bad_request();
         let judged = match is_ours {
             true => Verdict::Ignored,
             false => Verdict::Failure,
         };
-        verdict(held.as_ref().and_then(|held| held.entry.as_ref()), judged);
-        drop(held);
-        let unanswered = why.phase() == Phase::Head && (why.is_closed() || why.is_timeout());
+        if let Some(held) = held {
+            held.admission.verdict(judged);
+        }
+        let unanswered = why.phase() == Phase::Head
+            && !why.was_answered()
+            && (why.is_closed() || why.is_timeout());
         let safe = why.is_safe_to_retry() || unanswered && self.is_idempotent();
         self.again_or_give_up(attempt, safe, reason);
+    }
+
+    /// Goes on with another connection to the same server if the one of the attempt was used before,
+    /// and the server has closed it while the request was on its way: that is how servers end idle
+    /// connections, and no failure. Returns what the attempt holds in all other cases. Each connection
+    /// can end so once, and a new one cannot.
+    fn replace_connection(
+        self: &Arc<Self>,
+        attempt: u32,
+        why: &ClientError,
+        held: Option<Held>,
+    ) -> Option<Option<Held>> {
+        let is_stale = why.is_closed() && why.was_sent() && why.is_safe_to_retry();
+        let Some(mut state) = self.lock().filter(|_| is_stale) else {
+            return Some(held);
+        };
+        let may_repeat = state.is_at(attempt) && state.can_repeat() && state.is_unanswered();
+        let target = state.server_target().filter(|_| may_repeat);
+        match (held, target) {
+            (Some(held), Some(target)) => {
+                state.blocked = false;
+                let before = std::mem::replace(&mut state.stage, Stage::Admitting);
+                drop(state);
+                drop(before);
+                self.take_connection(attempt, held.admission, target, held.lease);
+                None
+            }
+            (held, _) => Some(held),
+        }
     }
 
     /// Handles the end of an attempt's time.
@@ -239,6 +314,10 @@ impl Flight {
             return;
         }
         let sent = matches!(state.stage, Stage::Exchanging(_));
+        if state.blame(self.now()) {
+            drop(state);
+            return self.refuse_late_body();
+        }
         let stage = std::mem::replace(&mut state.stage, Stage::Admitting);
         drop(state);
         // The answer is dropped with its entry, which has timed out.
@@ -255,7 +334,8 @@ impl Flight {
         if let Some(timer) = state.attempt_limit.take() {
             timer.cancel();
         }
-        let may_repeat = safe && state.can_repeat() && state.is_unanswered() && !state.fell_back;
+        let may_repeat = safe && state.can_repeat() && state.is_unanswered();
+        let may_repeat = may_repeat && state.fell_back.is_none();
         let Some(mut tries) = state.tries.take().filter(|_| may_repeat) else {
             drop(state);
             return self.give_up(reason.into());
@@ -296,12 +376,5 @@ impl Flight {
         use Method::{Delete, Get, Head, Options, Put, Trace};
         let method = self.head.as_head().method();
         matches!(method, Get | Head | Put | Delete | Options | Trace)
-    }
-}
-
-/// Reports how an attempt ended.
-fn verdict(entry: Option<&Entry>, verdict: Verdict) {
-    if let Some(entry) = entry {
-        entry.verdict(verdict);
     }
 }

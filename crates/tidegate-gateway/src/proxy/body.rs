@@ -49,6 +49,9 @@ impl Flight {
         let mut context = Context::from_waker(&waker);
         let chunked = self.head.as_head().framing() == BodyFraming::Chunked;
         let pumped = state.pump(&mut context, self.route().body, chunked);
+        if state.body.is_none() {
+            state.body_sent = self.now();
+        }
         drop(state);
         match pumped {
             Pumped::Waits => {}

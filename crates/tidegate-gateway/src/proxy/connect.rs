@@ -10,7 +10,7 @@ use tidegate::net::{Channel, ChannelOptions, Client, Handler};
 use tidegate::promise::{Completion, Outcome};
 
 use super::answer::Answer;
-use super::held::Held;
+use super::held::{Admission, Held};
 use super::line::{Line, Passage};
 use super::live::{ProxyRoute, RouteBasis, TunnelRoute};
 use super::logged::{Done, End, Seen, log_local};
@@ -50,7 +50,7 @@ impl Connecting {
             Outcome::Success(server) => {
                 entry.verdict(true);
                 let held = Held {
-                    entry: Some(entry),
+                    admission: Admission::new(Some(entry), None),
                     lease,
                 };
                 self.begin(server.clone(), held, back, idle);

@@ -34,7 +34,7 @@ use tidegate_core::internal::HomeCell;
 
 use super::answer::Answer;
 use super::gate::Gate;
-use super::held::Wanted;
+use super::held::{Lateness, Side, Wanted};
 use super::live::{Fallback, ProxyRoute, RouteBasis};
 use super::logged::{Done, End};
 use super::reply;
@@ -130,6 +130,10 @@ pub(super) struct State {
     pub(super) body: Option<Body>,
     /// How many bytes of the body were sent.
     pub(super) body_bytes: u64,
+    /// When the body was sent; 0 before, and for a request without one.
+    pub(super) body_sent: u64,
+    /// Says who was late, if the request has a body and a limit.
+    pub(super) lateness: Option<Arc<Lateness>>,
     /// How many bytes of the response's body were sent.
     pub(super) sent: u64,
     /// The status of the response; 0 if it has not begun.
@@ -141,8 +145,8 @@ pub(super) struct State {
     pub(super) tries: Option<Tries>,
     /// The server of the last attempt.
     pub(super) server: Option<Chosen<Answer>>,
-    /// The request goes to the upstream of the fallback.
-    pub(super) fell_back: bool,
+    /// Why the request goes to the upstream of the fallback, if it does.
+    pub(super) fell_back: Option<Reason>,
     /// When the time of the request is over, in nanoseconds.
     until: u64,
     /// The limits of the fallback and of the attempt.
@@ -166,6 +170,34 @@ impl State {
     /// Returns `true` if nothing of the request's body was read: the request can be sent again.
     pub(super) fn can_repeat(&self) -> bool {
         self.body_bytes == 0
+    }
+
+    /// Notes which side has used up the time of the attempt. Returns `true` if the client has still
+    /// not sent its body, although the server would take it.
+    pub(super) fn blame(&self, now: u64) -> bool {
+        let side = self.late_side(now);
+        if let Some(lateness) = &self.lateness {
+            lateness.set(side);
+        }
+        let waits = side == Side::Client && self.body.is_some() && self.continued;
+        waits && self.is_unanswered()
+    }
+
+    /// A server that had the whole request for less than half of the time is not to blame: otherwise
+    /// clients that send their bodies slowly could open its breaker.
+    fn late_side(&self, now: u64) -> Side {
+        let is_sent = matches!(self.stage, Stage::Exchanging(_));
+        let of_server = now.saturating_sub(self.body_sent);
+        let is_client = match self.body {
+            _ if !is_sent => false,
+            Some(_) => !self.blocked,
+            None => of_server < now.saturating_sub(self.times.connected) / 2,
+        };
+        if is_client {
+            Side::Client
+        } else {
+            Side::Server
+        }
     }
 
     /// Returns `true` if nothing of the response was sent.
@@ -193,7 +225,7 @@ impl State {
     pub(super) fn done(&self) -> Done {
         Done {
             attempts: self.attempt,
-            fell_back: self.fell_back,
+            fell_back: self.fell_back.is_some(),
             times: self.times,
             received: self.body_bytes,
             sent: self.sent,
@@ -285,13 +317,15 @@ impl Flight {
                 back: Some(Back::Waiting(start.back)),
                 body: start.body,
                 body_bytes: 0,
+                body_sent: 0,
+                lateness: None,
                 sent: 0,
                 status: 0,
                 blocked: false,
                 continued,
                 tries: start.tries,
                 server: None,
-                fell_back: false,
+                fell_back: None,
                 until,
                 limit: None,
                 attempt_limit: None,
@@ -314,7 +348,18 @@ impl Flight {
 
     /// Ends the request because its time is over.
     pub(super) fn time_out(self: &Arc<Self>) {
-        self.give_up(Reason::Timeout.into());
+        let Some(state) = self.lock() else { return };
+        let waits_for_client = state.blame(self.now());
+        drop(state);
+        match waits_for_client {
+            true => self.refuse_late_body(),
+            false => self.give_up(Reason::Timeout.into()),
+        }
+    }
+
+    /// Ends the request because its body has not come in time.
+    pub(super) fn refuse_late_body(&self) {
+        self.refuse_client(408, "the body did not come in time\n");
     }
 
     /// Ends the request because its client has left. Nothing more begins for it.
@@ -336,11 +381,11 @@ impl Flight {
     pub(super) fn give_up(self: &Arc<Self>, problem: Problem) {
         let Some(mut state) = self.lock() else { return };
         if let Some(Fallback::Upstream(_)) = &self.proxy.fallback
-            && !state.fell_back
+            && state.fell_back.is_none()
             && state.is_unanswered()
             && state.can_repeat()
         {
-            let stage = self.begin_fallback(&mut state);
+            let stage = self.begin_fallback(&mut state, problem.reason);
             let attempt = state.attempt;
             drop(state);
             stage.stop();
@@ -367,9 +412,9 @@ impl Flight {
 
     /// Turns the request to the upstream of its fallback, for which it has its time once more.
     /// Returns the stage that has to be stopped.
-    fn begin_fallback(self: &Arc<Self>, state: &mut State) -> Stage {
+    fn begin_fallback(self: &Arc<Self>, state: &mut State, instead_of: Reason) -> Stage {
         state.attempt += 1;
-        state.fell_back = true;
+        state.fell_back = Some(instead_of);
         state.server = None;
         state.blocked = false;
         // It has a timer of its own.
@@ -393,7 +438,9 @@ impl Flight {
         let Some(mut rest) = self.end() else { return };
         let ended = rest.ended.take();
         if let Some(back) = rest.stop() {
-            back.status(status).body(text);
+            // The rest of the body may still come, or never.
+            let back = back.status(status).field("Connection", "close");
+            back.body(text);
         }
         self.log(ended, End::Refused("body", status));
     }

@@ -2,7 +2,7 @@
 
 use tidegate::http::{DeferredResponse, Response};
 
-use crate::command::Problem;
+use crate::command::{Problem, Reason};
 
 /// A response that has not begun, at once or later.
 pub(super) trait Reply: Sized {
@@ -74,10 +74,14 @@ pub(super) fn refuse(problem: Problem, key: &str, reply: impl Reply) {
         .body(&text);
 }
 
+/// Adds the field that says what happened.
+pub(super) fn name_reason<R: Reply>(reason: Reason, key: &str, reply: R) -> R {
+    reply.field(reason.field(), &format!("{} {key}", reason.word()))
+}
+
 /// Adds the fields that say what happened, and when to come back.
 fn explain<R: Reply>(problem: Problem, key: &str, reply: R) -> R {
-    let reason = problem.reason;
-    let reply = reply.field(reason.field(), &format!("{} {key}", reason.word()));
+    let reply = name_reason(problem.reason, key, reply);
     match problem.retry_after {
         Some(after) => {
             // Whole seconds, rounded up: a client that comes too early is refused again.
@@ -95,7 +99,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::command::Reason;
 
     /// Writes down what was set.
     struct Written<'a>(&'a mut Vec<String>);

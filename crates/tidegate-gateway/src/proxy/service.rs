@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidegate::http::codec::{
     EncodeError, KnownField, OwnedRequestHead, RefusalReason, RequestHead, TargetForm,
@@ -30,9 +29,6 @@ use crate::command::Problem;
 use crate::config::Network;
 use crate::fields::{self, Peer, RequestId};
 use crate::route::{RouteRequest, normal_bytes, without_port};
-
-/// The time of a request whose route has no timeout, for the retries of its command.
-const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// What a listener knows about its clients.
 #[derive(Debug)]
@@ -136,8 +132,9 @@ impl Caller {
     ) {
         let upgrade = found.request.upgrade();
         let tunnel = proxy.tunnel.as_ref().filter(|_| upgrade.is_some());
-        let mut tries = begin_tries(proxy).filter(|_| tunnel.is_none());
-        let first = first_step(proxy, tunnel, tries.as_mut());
+        let mut tries = proxy.begin_tries().filter(|_| tunnel.is_none());
+        let has_body = !found.request.head().framing().is_empty();
+        let first = first_step(proxy, tunnel, tries.as_mut(), has_body);
         if let First::Refused(why) = first
             && !matches!(proxy.fallback, Some(Fallback::Upstream(_)))
         {
@@ -158,7 +155,6 @@ impl Caller {
                 return self.refuse_head(why, route, &found, response);
             }
         };
-        let has_body = !head.as_head().framing().is_empty();
         let (home, began) = (found.home, found.began);
         let wanted = tunnel.map(|tunnel| {
             Box::new(Wanted {
@@ -453,13 +449,6 @@ impl fmt::Debug for ProxyService {
     }
 }
 
-/// Begins the attempts of a request whose route has retries.
-fn begin_tries(proxy: &ProxyRoute) -> Option<Tries> {
-    let retry = proxy.retry.as_ref()?;
-    let whole = proxy.timeout.unwrap_or(NO_LIMIT);
-    Some(Box::new(retry.begin(proxy.command.call().timeout(whole))))
-}
-
 /// How a request begins.
 enum First {
     Admitted(Entry),
@@ -473,12 +462,12 @@ fn first_step(
     proxy: &ProxyRoute,
     tunnel: Option<&TunnelRoute>,
     tries: Option<&mut Tries>,
+    has_body: bool,
 ) -> First {
-    let admitted = match (tunnel, tries) {
-        (Some(tunnel), _) => tunnel.command.admit(),
-        (None, _) if proxy.waits => return First::Asks,
-        (None, Some(tries)) => tries.admit(),
-        (None, None) => proxy.command.admit(),
+    let admitted = match tunnel {
+        Some(tunnel) => tunnel.command.admit(),
+        None if proxy.waits => return First::Asks,
+        None => proxy.admit(has_body, tries),
     };
     match admitted {
         Ok(entry) => First::Admitted(entry),

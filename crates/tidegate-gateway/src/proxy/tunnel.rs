@@ -145,7 +145,7 @@ impl Flight {
             return None;
         }
         let mut rest = state.end();
-        let times = state.times;
+        let (times, fell_back) = (state.times, state.fell_back);
         drop(state);
         let mut ended = rest.ended.take();
         if let Some(ended) = &mut ended {
@@ -159,7 +159,7 @@ impl Flight {
             passage.count(false, received.len());
         }
         let (server, client) = (ctx.channel(), wanted.client.clone());
-        let mut back = self.write_fields(back, &head, &times);
+        let mut back = self.write_fields(back, &head, &times, fell_back);
         for protocol in head.get_all("upgrade") {
             back = back.field("Upgrade", protocol);
         }

@@ -170,7 +170,9 @@ fn a_fallback_may_be_another_upstream() {
     drop(gone);
     let mut client = fixture.send(GET);
     other.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    let response = client.message();
+    assert_eq!(response.body, "ok");
+    assert_eq!(response.field("tidegate-failed"), Some("connect shop"));
     // It fails, too.
     client.write(GET);
     drop(other);

@@ -6,6 +6,7 @@ mod ends;
 mod fails;
 mod faults;
 mod health;
+mod late;
 mod loaded;
 mod local;
 mod logs;
@@ -29,7 +30,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidegate::ManualClock;
-use tidegate::isolate::Isolation;
+use tidegate::isolate::{Event, Isolation};
 use tidegate::net::NetGroup;
 use tidegate_gateway::config::{Config, Disk, load};
 use tidegate_gateway::serve::Gateway;
@@ -105,6 +106,12 @@ impl Fixture {
         let mut client = self.client();
         client.write(request);
         client
+    }
+
+    /// Returns how often this has happened to the calls of all commands.
+    fn total(&self, event: Event) -> u64 {
+        let snapshots = self.isolation.snapshots();
+        snapshots.iter().map(|one| one.totals[event]).sum()
     }
 
     fn active(&self) -> usize {

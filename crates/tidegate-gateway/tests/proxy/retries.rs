@@ -141,3 +141,62 @@ fn a_reused_connection_that_the_server_has_closed_is_replaced() {
     back.accept().serve(OK);
     assert_eq!(client.message().body, "ok");
 }
+
+/// A server that closes a connection while the next request is on its way to it.
+#[test]
+fn a_reused_connection_that_the_server_closes_now_is_replaced_without_retries() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+    client.write(GET);
+    server.message();
+    drop(server);
+    back.accept().serve(OK_CLOSE);
+    assert_eq!(client.message().body, "ok");
+    assert_eq!(fixture.total(Event::Failure), 0);
+    fixture.wait_idle();
+}
+
+#[test]
+fn a_new_connection_that_the_server_closes_is_not_replaced_without_retries() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(GET);
+    back.accept().message();
+    assert_eq!(client.message().status(), "502");
+    assert!(back.is_quiet());
+}
+
+#[test]
+fn an_unsafe_request_is_not_sent_again_on_another_connection() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+    client.write("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    server.message();
+    drop(server);
+    assert_eq!(client.message().status(), "502");
+    assert!(back.is_quiet());
+}
+
+#[test]
+fn nothing_is_repeated_after_a_part_of_a_response() {
+    let parts = [
+        "HTTP/1.1 200 OK\r\nConte",
+        "HTTP/1.1 103 Early Hints\r\n\r\n",
+    ];
+    for part in parts {
+        let back = Upstream::new();
+        let fixture = Fixture::with_route(&[&back], "retry = { times = 3, budget = 1 }");
+        let mut client = fixture.send(GET);
+        back.accept().serve(part);
+        assert_eq!(client.message().status(), "502", "{part:?}");
+        assert!(back.is_quiet(), "{part:?}");
+    }
+}

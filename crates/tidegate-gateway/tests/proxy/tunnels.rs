@@ -260,3 +260,16 @@ fn connect_to_a_server_that_is_gone_is_a_failure() {
     assert_eq!(failed.field("tidegate-failed"), Some("connect shop"));
     fixture.wait_idle();
 }
+
+#[test]
+fn a_change_to_no_protocol_is_502() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
+    let mut client = fixture.send(ASK);
+    back.accept()
+        .serve("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n");
+    let response = client.message();
+    assert_eq!(response.status(), "502");
+    assert_eq!(response.field("tidegate-failed"), Some("bad_response shop"));
+    fixture.wait_idle();
+}

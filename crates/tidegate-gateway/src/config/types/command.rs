@@ -69,7 +69,8 @@ settings! {
 settings! {
     /// The response in place of a refusal or a failure: a fixed one, or that of another upstream.
     pub struct Fallback, whole {
-        /// The upstream that gets the request.
+        /// The upstream that gets the request. It has the time of the route once more, because it may
+        /// begin when that is over.
         upstream: Option<String> = None,
         /// The status of a fixed response.
         status: Status = Status(503),

@@ -38,7 +38,7 @@ settings! {
         /// Where requests wait while the limit is reached.
         queue: Option<Queue> = None,
         /// The time from the head of the request to the last byte of the response, with waiting
-        /// and all attempts.
+        /// and all attempts. The upstream of a fallback has it once more.
         timeout: Option<Duration> = Some(Duration::from_secs(30)),
         /// Refuses requests at once while the upstream fails.
         breaker: Option<Breaker> = None,
