@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tidegate::isolate::Properties;
+use tidegate::isolate::{Properties, PropertySource as _};
 
 use super::controls::Controls;
 use super::event::{Events, WallTime};
 use super::place::{BreakerOrder, Place};
+use crate::command::why_refused;
 use crate::json::{Object, array, quoted};
 
 /// The status and the JSON of a response.
@@ -63,15 +64,20 @@ impl Changes {
 
     fn property(&self, name: &str, value: Option<&str>) -> Result<String, (u16, String)> {
         let properties = self.controls.properties();
-        let changed = match value {
-            Some(value) => properties.set(name, value.trim()),
-            None => properties.remove(name),
+        let Some(value) = value.map(str::trim) else {
+            if properties.get(name).is_none() {
+                return Err((404, format!("`{name}` is not set")));
+            }
+            let removed = properties.remove(name);
+            removed.map_err(|why| (422, why.to_string()))?;
+            return Ok(format!("{name} removed"));
         };
-        changed.map_err(|why| (422, why.to_string()))?;
-        Ok(match value {
-            Some(value) => format!("{name} = {}", value.trim()),
-            None => format!("{name} removed"),
-        })
+        if let Some(why) = why_refused(name, value) {
+            return Err((422, format!("`{name}` cannot be set: {why}")));
+        }
+        let set = properties.set(name, value);
+        set.map_err(|why| (422, why.to_string()))?;
+        Ok(format!("{name} = {value}"))
     }
 
     fn breaker(&self, key: &str, order: BreakerOrder) -> Result<String, (u16, String)> {

@@ -40,6 +40,8 @@ pub(crate) fn configured(
     }
     let group = route.upstream.as_deref().unwrap_or(name);
     let command = Command::builder(name).group(group).permits(permits(route));
+    // Requests are admitted on their loop: a command with threads would refuse all of them.
+    let command = command.only_permits();
     let command = match attempt_timeout(route) {
         Some(timeout) => command.timeout(timeout),
         None => command.no_timeout(),
@@ -209,6 +211,27 @@ mod tests {
         let changed = "breaker = { error_rate = 1, volume = 1, window = \"4s\" }\n";
         let third = configured("r", &route(changed), Some(&second), &isolation).unwrap();
         assert_eq!((state(&third), isolation.len()), (BreakerState::Closed, 1));
+    }
+
+    #[test]
+    fn no_source_of_properties_gives_a_route_threads() {
+        let properties = tidegate::isolate::Properties::new();
+        let isolation = Isolation::builder().properties(properties.clone());
+        let isolation = isolation.build().unwrap();
+        let first = configured("r", &route(""), None, &isolation).unwrap();
+        let strategy = "hystrix.command.r.execution.isolation.strategy";
+        let why = properties.set(strategy, "THREAD").unwrap_err().to_string();
+        assert!(why.contains("no threads"), "{why}");
+        assert!(first.admit().is_ok());
+        let again = configured("r", &route("limit = 3\n"), Some(&first), &isolation).unwrap();
+        assert_eq!(again.config().permits.limit, 3);
+        assert!(again.admit().is_ok());
+        properties.set(strategy, "SEMAPHORE").unwrap();
+        // One that a source has for a route that comes later.
+        let strategy = strategy.replace(".r.", ".later.");
+        properties.set(&strategy, "THREAD").unwrap();
+        let why = configured("later", &route(""), None, &isolation).unwrap_err();
+        assert!(why.to_string().contains("no threads"), "{why}");
     }
 
     #[test]

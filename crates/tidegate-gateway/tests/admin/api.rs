@@ -87,6 +87,39 @@ fn a_dynamic_property_changes_while_the_gateway_runs() {
 }
 
 #[test]
+fn a_property_that_no_route_can_honour_is_refused_and_one_that_is_not_set_is_not_removed() {
+    let world = World::new();
+    for (name, value, why) in [
+        (
+            "command.cart.execution.isolation.strategy",
+            "THREAD",
+            "no threads",
+        ),
+        (
+            "command.later.execution.isolation.strategy",
+            "THREAD",
+            "no threads",
+        ),
+        ("command.cart.fallback.enabled", "false", "in the file"),
+        ("threadpool.cart.coreSize", "5", "no threads"),
+    ] {
+        let path = format!("/api/properties/hystrix.{name}");
+        let refused = world.change(&format!("PUT {path}"), value);
+        assert_eq!(status(&refused), 422, "{name}");
+        assert_has(&refused, &["cannot be set: ", why]);
+        let unset = world.change(&format!("DELETE {path}"), "");
+        assert_eq!(status(&unset), 404, "{name}");
+        assert_has(&unset, &["is not set"]);
+    }
+    assert_eq!(
+        status(&world.change("DELETE /api/properties/nope", "")),
+        404
+    );
+    assert_eq!(world.events.latest().len(), 0);
+    assert!(world.cart.admit().is_ok());
+}
+
+#[test]
 fn a_breaker_is_forced_and_reset() {
     let world = World::new();
     let admits = || world.cart.admit().is_ok();

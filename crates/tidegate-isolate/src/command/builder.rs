@@ -49,6 +49,7 @@ pub struct CommandBuilder<T, E> {
     config: CommandConfig,
     /// Properties that were set in code, even if they were set to their default value.
     marks: Vec<(Family, &'static str)>,
+    only_permits: bool,
     fallback: Option<Fallback<T, E>>,
     is_bad_request: Option<IsBadRequest<E>>,
 }
@@ -61,6 +62,7 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
             pool: None,
             config: CommandConfig::default(),
             marks: Vec::new(),
+            only_permits: false,
             fallback: None,
             is_bad_request: None,
         }
@@ -88,6 +90,30 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
             "execution.isolation.strategy",
             "execution.isolation.semaphore.maxConcurrentRequests",
         ])
+    }
+
+    /// Refuses threads for the life of the command: a property or a change in code that asks for them
+    /// is an error, and the old value stays in force. For commands whose calls are admitted with
+    /// [`Command::admit`], which run where they begin.
+    ///
+    /// ```
+    /// use tidegate_isolate::{Command, Isolation, Properties};
+    ///
+    /// let properties = Properties::new();
+    /// let isolation = Isolation::builder().properties(properties.clone()).build()?;
+    /// let prices: Command = Command::builder("prices")
+    ///     .group("catalog")
+    ///     .permits(20)
+    ///     .only_permits()
+    ///     .build(&isolation)?;
+    /// let strategy = "hystrix.command.prices.execution.isolation.strategy";
+    /// assert!(properties.set(strategy, "THREAD").is_err());
+    /// assert!(prices.admit().is_ok());
+    /// # Ok::<(), tidegate_isolate::ConfigError>(())
+    /// ```
+    pub fn only_permits(mut self) -> Self {
+        self.only_permits = true;
+        self
     }
 
     /// Adapts the limit to the latency of the calls that run on the callers' threads, or, after
@@ -243,6 +269,9 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         let mut code_settings = CodeSettings::new(self.config);
         for (family, name) in self.marks {
             code_settings.mark(family, name);
+        }
+        if self.only_permits {
+            code_settings.only_permits();
         }
         let types = TypeId::of::<fn() -> (T, E)>();
         let state = isolation.state(key, group, self.pool, types, code_settings)?;

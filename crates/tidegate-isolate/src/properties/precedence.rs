@@ -6,7 +6,8 @@ use super::difference::difference;
 use super::draft::Draft;
 use super::names::{PREFIX, full_name};
 use super::sources::{Reading, Sources};
-use super::table::{Family, Keys, Property, TIMEOUT, all};
+use super::table::{Family, Keys, Property, STRATEGY, TIMEOUT, all};
+use crate::bulkhead::Bulkhead;
 use crate::config::CommandConfig;
 use crate::error::ConfigError;
 use crate::key::Key;
@@ -21,6 +22,8 @@ pub(crate) struct CodeSettings {
     /// The last timeout that the code set, also after it has switched the timeout off.
     timeout: Duration,
     properties: Vec<At>,
+    /// The command never runs on threads of a bulkhead.
+    only_permits: bool,
 }
 
 impl CodeSettings {
@@ -32,6 +35,7 @@ impl CodeSettings {
             timeout: default.timeout.unwrap_or_default(),
             config: default,
             properties: Vec::new(),
+            only_permits: false,
         };
         code_settings.change(config);
         code_settings
@@ -56,6 +60,20 @@ impl CodeSettings {
         if !self.sets(family, name) {
             self.properties.push((family, name));
         }
+    }
+
+    /// Refuses threads from now on, in code and in properties.
+    pub(crate) fn only_permits(&mut self) {
+        self.only_permits = true;
+    }
+
+    fn check_bulkhead(&self, config: &CommandConfig, key: &Key) -> Result<(), ConfigError> {
+        if !self.only_permits || config.bulkhead == Bulkhead::Permits {
+            return Ok(());
+        }
+        let reason = "its calls run where they begin: they have permits, and no threads";
+        let value = config.bulkhead.to_string();
+        Err(ConfigError::new(key.as_str(), STRATEGY, value, reason))
     }
 
     pub(super) fn sets(&self, family: Family, name: &'static str) -> bool {
@@ -115,7 +133,8 @@ impl CodeSettings {
                     if let Some(old) = old {
                         refused.extend(keep_fixed(&mut config, old, keys.0));
                     }
-                    match config.validate(keys.0) {
+                    let checked = self.check_bulkhead(&config, keys.0);
+                    match checked.and_then(|()| config.validate(keys.0)) {
                         Err(error) => {
                             let family = match config.pool.validate(keys.0) {
                                 Err(_) => Family::Pool,

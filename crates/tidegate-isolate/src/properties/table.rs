@@ -74,6 +74,9 @@ macro_rules! properties {
 /// The timeout of a call, if it has one.
 pub(crate) const TIMEOUT: &str = "execution.isolation.thread.timeoutInMilliseconds";
 
+/// Whether calls run on threads or on permits.
+pub(crate) const STRATEGY: &str = "execution.isolation.strategy";
+
 /// Returns `true` if a property belongs to a window or selects the pool.
 const fn is_fixed(name: &str) -> bool {
     let (name, metrics) = (name.as_bytes(), b"metrics.");
@@ -101,7 +104,7 @@ pub(crate) static COMMAND: [Property; 30] = {
                 Ok(())
             },
             |c| c.pool_override.clone().unwrap_or_default();
-        "execution.isolation.strategy",
+        STRATEGY,
             |d, v| put(&mut d.config.bulkhead, v.parse()),
             |c| c.bulkhead.to_string();
         TIMEOUT,

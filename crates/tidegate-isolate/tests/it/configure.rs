@@ -154,6 +154,33 @@ fn windows_are_read_once() {
 }
 
 #[test]
+fn a_command_with_permits_only_never_gets_threads() {
+    let (properties, isolation) = with_properties();
+    let command = builder("a").permits(2).only_permits();
+    let command = command.build(&isolation).unwrap();
+    let name = "hystrix.command.a.execution.isolation.strategy";
+    let error = properties.set(name, "THREAD").unwrap_err();
+    assert_eq!(error.property(), "execution.isolation.strategy");
+    assert!(error.reason().contains("no threads"), "{error}");
+    let in_code = command.configure(|c| {
+        c.bulkhead = Bulkhead::Threads;
+        c.permits.limit = 9;
+    });
+    in_code.unwrap_err();
+    // Nothing of it is in force, and other changes are.
+    assert_eq!(isolation.pool_count(), 0);
+    assert_eq!(command.config().permits.limit, 2);
+    command.configure(|c| c.permits.limit = 3).unwrap();
+    assert_eq!(command.snapshot().limit, 3);
+    assert!(command.admit().is_ok());
+    properties.set(name, "SEMAPHORE").unwrap();
+    let later = "hystrix.command.b.execution.isolation.strategy";
+    properties.set(later, "THREAD").unwrap();
+    let error = builder("b").only_permits().build(&isolation).unwrap_err();
+    assert!(error.reason().contains("no threads"), "{error}");
+}
+
+#[test]
 fn the_strategy_is_live() {
     let (properties, isolation) = with_properties();
     let command = builder("a").build(&isolation).unwrap();

@@ -1,0 +1,80 @@
+//! The properties that a route cannot honour. An operator who sets one would believe that it is in
+//! force.
+
+/// The properties of a command without an effect on a route, by the start of their names, and why.
+const WITHOUT_EFFECT: [(&str, &str); 7] = [
+    ("threadPoolKeyOverride", NO_THREADS),
+    ("execution.isolation.thread.interrupt", NO_THREADS),
+    ("fallback.", "the fallback of a route is set in the file"),
+    ("requestCache.", "a route has no cache"),
+    ("requestLog.", "a route has no log of its calls"),
+    ("metrics.", FIXED),
+    ("circuitBreaker.window.", FIXED),
+];
+/// The property that selects threads or permits.
+const STRATEGY: &str = "execution.isolation.strategy";
+const NO_THREADS: &str = "a route runs on its event loop, and has no threads of its own";
+const FIXED: &str = "a window is fixed for the life of a route";
+
+/// Returns why a property of Hystrix cannot be set to a value while the gateway runs. `None` if it
+/// can, or if it is none.
+pub(crate) fn why_refused(name: &str, value: &str) -> Option<&'static str> {
+    let name = name.strip_prefix("hystrix.")?;
+    if name.starts_with("threadpool.") {
+        return Some(NO_THREADS);
+    }
+    if name.starts_with("collapser.") {
+        return Some("a route collapses no requests");
+    }
+    // The name of a route has no dots.
+    let (_, property) = name.strip_prefix("command.")?.split_once('.')?;
+    if property == STRATEGY && !value.eq_ignore_ascii_case("SEMAPHORE") {
+        return Some(NO_THREADS);
+    }
+    let mut known = WITHOUT_EFFECT.iter();
+    let found = known.find(|(start, _)| property.starts_with(start));
+    found.map(|(_, why)| *why)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Properties with and without an effect.
+
+    use super::why_refused;
+
+    #[test]
+    fn a_property_without_an_effect_has_a_reason() {
+        let rows = [
+            (
+                "command.r.execution.isolation.strategy",
+                "THREAD",
+                "threads",
+            ),
+            ("command.r.threadPoolKeyOverride", "a", "threads"),
+            ("command.default.fallback.enabled", "false", "in the file"),
+            ("command.r.requestCache.enabled", "true", "no cache"),
+            ("command.r.metrics.rollingStats.numBuckets", "0", "fixed"),
+            ("threadpool.r.coreSize", "5", "threads"),
+            ("collapser.r.maxRequestsInBatch", "5", "collapses"),
+        ];
+        for (name, value, why) in rows {
+            let refused = why_refused(&format!("hystrix.{name}"), value);
+            assert!(refused.is_some_and(|text| text.contains(why)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_has_an_effect_or_is_unknown_is_left_to_the_isolation() {
+        for name in [
+            "hystrix.command.r.execution.isolation.strategy",
+            "hystrix.command.r.execution.isolation.thread.timeoutInMilliseconds",
+            "hystrix.command.r.execution.isolation.semaphore.maxConcurrentRequests",
+            "hystrix.command.r.circuitBreaker.forceOpen",
+            "hystrix.command.r.colour",
+            "hystrix.command.r",
+            "other",
+        ] {
+            assert_eq!(why_refused(name, "semaphore"), None, "{name}");
+        }
+    }
+}
