@@ -332,10 +332,7 @@ fn action(route: &Route) -> Result<Option<Action>, String> {
     let Some(files) = &route.files else {
         return Ok(None);
     };
-    let service = Files::builder(&files.root)
-        .prefix(&route.path.fixed_part())
-        .index(&files.index)
-        .build();
+    let service = Files::builder(&files.root).index(&files.index).build();
     service
         .map(|service| Some(Action::Files(service)))
         .map_err(|why| why.to_string())

@@ -270,12 +270,13 @@ impl Caller {
         let seen = Seen::new(&head, client);
         let place = (found.home, Done::began(found.began));
         let line = Line::new((&route.gate, &route.log), place, seen, &route.name);
-        match line {
-            Some(line) => files.respond_then(found.request, response, |status, length, error| {
+        let path = String::from_utf8_lossy(&found.path);
+        let place = (&*path, route.path.before_file(&path));
+        files.respond_at(place, found.request, response, |status, length, error| {
+            if let Some(line) = line {
                 line.write_response(status, length, error);
-            }),
-            None => files.respond(found.request, response),
-        }
+            }
+        });
     }
 
     /// Logs a request that is not passed on.

@@ -108,6 +108,17 @@ impl PathPattern {
         texts.map(|text| format!("/{text}")).collect()
     }
 
+    /// Returns the length of what stands before the name of a file in a path that the pattern
+    /// contains. The name is what `/*` stands for; without it, what follows the fixed part.
+    pub(crate) fn before_file(&self, path: &str) -> usize {
+        if !self.open {
+            return self.fixed_part().len();
+        }
+        let slashes = path.match_indices('/').map(|(at, _)| at);
+        let mut ends = slashes.skip(self.segments.len());
+        ends.next().unwrap_or(path.len())
+    }
+
     /// Returns `true` if the pattern contains a path in normal form.
     pub fn contains(&self, path: &str) -> bool {
         let mut rest = segments(path);
@@ -307,6 +318,24 @@ mod tests {
         for (pattern, path, expected) in rows {
             let pattern = PathPattern::parse(pattern).unwrap();
             assert_eq!(pattern.contains(path), expected, "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_what_the_star_stands_for() {
+        let rows = [
+            ("/*", "/a/b", "/a/b"),
+            ("/*", "/", "/"),
+            ("/f/*", "/f", ""),
+            ("/f/*", "/f/", "/"),
+            ("/f/*", "/f/a/b", "/a/b"),
+            ("/x/{d}/*", "/x/a/b/c", "/b/c"),
+            ("/x/{d}/*", "/x/a", ""),
+            ("/x/{d}/{f}", "/x/a/b", "/a/b"),
+        ];
+        for (pattern, path, file) in rows {
+            let pattern = PathPattern::parse(pattern).unwrap();
+            assert_eq!(&path[pattern.before_file(path)..], file, "{pattern} {path}");
         }
     }
 

@@ -45,3 +45,57 @@ fn files_of_a_directory_are_sent_and_no_others() {
     }
     std::fs::remove_dir_all(root).unwrap();
 }
+
+#[test]
+fn files_see_the_normal_path_as_routes_do() {
+    let root = std::env::temp_dir().join(format!("tidegate-normal-{}", std::process::id()));
+    std::fs::create_dir_all(root.join("sub/deep")).unwrap();
+    for (name, content) in [("a.txt", "a"), ("sub/index.html", "i"), ("sub/b.txt", "b")] {
+        std::fs::write(root.join(name), content).unwrap();
+    }
+    let fixture = Fixture::new(&format!(
+        "[route.all]\nfiles = {root:?}\n[route.f]\npath = \"/f/*\"\nfiles = {root:?}\n\
+         [route.x]\npath = \"/x/{{d}}/*\"\nfiles = {root:?}\n\
+         [route.y]\npath = \"/y/{{name}}\"\nfiles = {root:?}\n"
+    ));
+    let rows = [
+        ("/f/./a.txt", "200 a"),
+        ("/f/%2e/a.txt", "200 a"),
+        ("/f/sub/../a.txt", "200 a"),
+        ("/x/../f/%61.txt", "200 a"),
+        ("/f/sub/.", "200 i"),
+        ("/f/sub/", "200 i"),
+        ("/f/sub?q", "301 /f/sub/?q"),
+        ("/f/./sub", "301 /f/sub/"),
+        ("/f", "301 /f/"),
+        ("/x/any/a.txt", "200 a"),
+        ("/x/any/sub/b.txt", "200 b"),
+        ("/x/any/sub", "301 /x/any/sub/"),
+        ("/x/sub/b.txt", "404 not found\n"),
+        ("/y/a.txt", "200 a"),
+        ("/a.txt", "200 a"),
+        ("//sub", "404 not found\n"),
+        ("/.//sub", "404 not found\n"),
+        ("/f//a.txt", "404 not found\n"),
+        ("/f/sub%2fb.txt", "404 not found\n"),
+        ("/f/..%2ff/a.txt", "404 not found\n"),
+        ("/f/../../a.txt", "400 the path is not valid\n"),
+    ];
+    for (path, expected) in rows {
+        let response = fixture.send(&GET.replace("/a", path)).message();
+        let what = response.field("location").unwrap_or(&response.body);
+        assert_eq!(format!("{} {what}", response.status()), expected, "{path}");
+    }
+    std::fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
+fn a_socket_among_the_files_is_not_found() {
+    let root = std::env::temp_dir().join(format!("tidegate-special-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
+    let fixture = Fixture::new(&format!("[route.all]\nfiles = {root:?}\n"));
+    let response = fixture.send(&GET.replace("/a", "/socket")).message();
+    assert_eq!(response.status(), "404");
+    std::fs::remove_dir_all(root).unwrap();
+}

@@ -25,8 +25,14 @@ pub(super) enum Wanted {
 /// backslashes, empty segments, `.` and `..`, and hidden names unless `hidden`. On Windows also
 /// colons and names that end with a dot or a space.
 pub(super) fn below_root(path: &str, prefix: &str, hidden: bool) -> Option<Wanted> {
-    let below = path.strip_prefix(prefix)?;
-    if below.is_empty() && !prefix.is_empty() {
+    path.strip_prefix(prefix)?;
+    below(path, prefix.len(), hidden)
+}
+
+/// Does the same for what follows the first `before` bytes of a path.
+pub(super) fn below(path: &str, before: usize, hidden: bool) -> Option<Wanted> {
+    let below = path.get(before..)?;
+    if below.is_empty() && before > 0 {
         // The prefix without a slash: the root is a directory like any other.
         return Some(Wanted::Entry(String::new()));
     }

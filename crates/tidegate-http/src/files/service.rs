@@ -11,7 +11,7 @@ use tidegate_pool::WorkerPool;
 use super::answer::{Answer, Done};
 use super::builder::{FilesBuilder, FilesError};
 use super::directory::{Directory, Opened};
-use super::path::{Wanted, below_root};
+use super::path::{Wanted, below, below_root};
 use super::reply;
 use crate::codec::{Method, OwnedRequestHead};
 use crate::server::{Request, Response, Service};
@@ -119,7 +119,7 @@ impl Files {
 
     /// Responds to a request with a file. Never blocks.
     pub fn respond(&self, request: Request<'_>, response: Response<'_>) {
-        self.respond_with(request, response, None);
+        self.respond_with(None, request, response, None);
     }
 
     /// Does the same, and calls `done` with the status of the response, the length of its body, and the
@@ -136,10 +136,34 @@ impl Files {
         response: Response<'_>,
         done: impl FnOnce(u16, u64, Option<&io::Error>) + Send + 'static,
     ) {
-        self.respond_with(request, response, Some(Box::new(done)));
+        self.respond_with(None, request, response, Some(Box::new(done)));
     }
 
-    fn respond_with(&self, request: Request<'_>, response: Response<'_>, done: Option<Done>) {
+    /// Does the same with the file of another path than that of the request, for example its normal
+    /// form. The first `before` bytes of `path` stand before the files, in place of
+    /// [`FilesBuilder::prefix`]. A directory without a slash is redirected to `path` with one.
+    pub fn respond_at(
+        &self,
+        (path, before): (&str, usize),
+        request: Request<'_>,
+        response: Response<'_>,
+        done: impl FnOnce(u16, u64, Option<&io::Error>) + Send + 'static,
+    ) {
+        self.respond_with(
+            Some((path, before)),
+            request,
+            response,
+            Some(Box::new(done)),
+        );
+    }
+
+    fn respond_with(
+        &self,
+        other: Option<(&str, usize)>,
+        request: Request<'_>,
+        response: Response<'_>,
+        done: Option<Done>,
+    ) {
         let settings = &self.shared.settings;
         let is_head = request.method() == Method::Head;
         let at_once = |response: Response<'_>, status, text: &'static str, done: Option<Done>| {
@@ -154,7 +178,12 @@ impl Files {
             Method::Options => return at_once(allow(response), 204, "", done),
             _ => return at_once(allow(response), 405, "only GET and HEAD\n", done),
         }
-        let wanted = below_root(request.path(), &settings.prefix, settings.hidden);
+        let wanted = match other {
+            // It would be taken for the name of a host in a redirect.
+            Some((path, _)) if path.starts_with("//") => None,
+            Some((path, before)) => below(path, before, settings.hidden),
+            None => below_root(request.path(), &settings.prefix, settings.hidden),
+        };
         let Some(wanted) = wanted else {
             return at_once(response, 404, "not found\n", done);
         };
@@ -163,8 +192,10 @@ impl Files {
             return at_once(response, 503, "too many requests for files\n", done);
         };
         let head = request.head().to_owned();
+        let place = other.filter(|(path, _)| *path != request.path());
+        let place = place.map(|(path, _)| path.to_owned());
         let response = Answer::new(response.defer(), is_head, done);
-        self.respond_later(wanted, permit, head, response);
+        self.respond_later((wanted, place), permit, head, response);
     }
 
     /// Takes the place of a request, for a test.
@@ -175,7 +206,7 @@ impl Files {
 
     fn respond_later(
         &self,
-        wanted: Wanted,
+        (wanted, place): (Wanted, Option<String>),
         permit: Permit,
         head: OwnedRequestHead,
         response: Answer,
@@ -183,7 +214,7 @@ impl Files {
         let shared = Arc::clone(&self.shared);
         let job = move || {
             if !response.is_closed() {
-                shared.run(wanted, &head, response);
+                shared.run(wanted, place, &head, response);
             }
             drop(permit);
         };
@@ -194,8 +225,15 @@ impl Files {
 }
 
 impl Shared {
-    /// Opens the file that is wanted, and responds. Runs on a thread of the pool.
-    fn run(&self, wanted: Wanted, head: &OwnedRequestHead, response: Answer) {
+    /// Opens the file that is wanted, and responds. `place` is its path if that is not the path of the
+    /// request. Runs on a thread of the pool.
+    fn run(
+        &self,
+        wanted: Wanted,
+        place: Option<String>,
+        head: &OwnedRequestHead,
+        response: Answer,
+    ) {
         let (path, may_redirect) = match wanted {
             Wanted::Entry(path) => (path, true),
             Wanted::Directory(path) if path.is_empty() => (self.settings.index.clone(), false),
@@ -205,7 +243,9 @@ impl Shared {
             Ok(opened) if opened.metadata.is_file() => {
                 reply::send(&path, opened, head, &self.settings, response);
             }
-            Ok(opened) if opened.metadata.is_dir() && may_redirect => redirect(head, response),
+            Ok(opened) if opened.metadata.is_dir() && may_redirect => {
+                redirect(place.as_deref(), head, response);
+            }
             Ok(Opened { .. }) => refuse(404, response),
             Err(why) => refuse(status_of(&why), response.error(why)),
         }
@@ -230,13 +270,14 @@ fn allow(response: Response<'_>) -> Response<'_> {
     response.field("Allow", "GET, HEAD, OPTIONS")
 }
 
-/// Redirects to the path of the request with a slash at its end. The path has no empty segment, so
-/// that it cannot be taken for the name of a host.
-fn redirect(head: &OwnedRequestHead, response: Answer) {
+/// Redirects to `place`, or to the path of the request, with a slash at its end. The path does not
+/// begin with an empty segment, so that it cannot be taken for the name of a host.
+fn redirect(place: Option<&str>, head: &OwnedRequestHead, response: Answer) {
     let head = head.as_head();
     let query = head.query();
     let query = query.map_or_else(String::new, |query| format!("?{query}"));
-    let location = format!("{}/{query}", head.path());
+    let path = place.unwrap_or(head.path());
+    let location = format!("{path}/{query}");
     response.status(301).field("Location", location).body("");
 }
 
@@ -248,6 +289,7 @@ fn status_of(why: &io::Error) -> u16 {
         | io::ErrorKind::InvalidInput
         | io::ErrorKind::InvalidFilename => 404,
         _ if is_temporary(why) => 503,
+        _ if is_special(why) => 404,
         _ => 500,
     }
 }
@@ -262,6 +304,19 @@ fn is_temporary(why: &io::Error) -> bool {
 
 #[cfg(not(unix))]
 fn is_temporary(_: &io::Error) -> bool {
+    false
+}
+
+/// Returns `true` for a socket, or a device without a driver: they cannot be opened.
+#[cfg(unix)]
+fn is_special(why: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let why = Errno::from_io_error(why);
+    matches!(why, Some(Errno::NXIO | Errno::NODEV | Errno::OPNOTSUPP))
+}
+
+#[cfg(not(unix))]
+fn is_special(_: &io::Error) -> bool {
     false
 }
 

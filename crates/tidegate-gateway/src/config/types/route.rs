@@ -29,7 +29,8 @@ settings! {
         redirect: Option<Redirect> = None,
         /// Sends a fixed response.
         respond: Option<Respond> = None,
-        /// Sends files of a directory.
+        /// Sends files of a directory. The name of a file is what `/*` of the path stands for; without
+        /// it, what follows the part of the path before the first `{name}`.
         files: Option<Files> = None,
         /// Changes the request and the response on their way.
         rewrite: Option<Rewrite> = None,
