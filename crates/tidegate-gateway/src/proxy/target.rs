@@ -64,7 +64,8 @@ pub(super) fn calls(
     let Some(trust) = trust else {
         return (client, format!("http://{name}"));
     };
-    client = client.tls(trust.client.clone());
+    let tls = trust.client.clone();
+    client = client.tls(tls.handshake_timeout(config.connect_timeout));
     if let Some(other) = config.tls.as_ref().and_then(|tls| tls.name.as_ref()) {
         (client, name) = called(client, at, addresses, other);
     }
