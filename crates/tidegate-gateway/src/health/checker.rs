@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use tidegate::http::client::Client as HttpClient;
+use tidegate::http::client::{Client as HttpClient, ClientError, Side};
 use tidegate::loops::EventLoop;
 use tidegate::net::{ChannelOptions, Client as NetClient, NetGroup};
-use tidegate::promise::Completion;
+use tidegate::promise::{Completion, Failure, WaitError};
 
 use super::thresholds::Thresholds;
 use crate::balance::ServerState;
@@ -149,10 +149,13 @@ impl Checker {
                 return Err(format!("status {status}"));
             }
             let body = response.collect(LARGEST_BODY).await;
-            let body = body.map_err(|why| why.to_string())?;
-            match text.is_none_or(|text| contains(&body, text.as_bytes())) {
-                true => Ok(()),
-                false => Err("the body lacks the text".to_owned()),
+            match (body, text) {
+                // Its length matters only where its text does.
+                (Err(why), None) if is_too_large(&why) => Ok(()),
+                (Err(why), _) => Err(why.to_string()),
+                (Ok(_), None) => Ok(()),
+                (Ok(body), Some(text)) if contains(&body, text.as_bytes()) => Ok(()),
+                (Ok(_), Some(_)) => Err("the body lacks the text".to_owned()),
             }
         }
     }
@@ -211,6 +214,15 @@ impl fmt::Debug for Checker {
             .field("server", &self.server.label)
             .finish_non_exhaustive()
     }
+}
+
+/// Returns `true` if the body is larger than we read.
+fn is_too_large(why: &WaitError<Failure>) -> bool {
+    let WaitError::Failed(why) = why else {
+        return false;
+    };
+    let why = why.downcast_ref();
+    why.is_some_and(|why: &ClientError| why.side() == Side::Caller)
 }
 
 fn contains(body: &[u8], text: &[u8]) -> bool {

@@ -90,6 +90,22 @@ fn ask(fixture: &Fixture, back: &Upstream) -> Message {
 }
 
 #[test]
+fn the_length_of_a_body_matters_only_where_its_text_does() {
+    let large = "x".repeat(70_000);
+    let large =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 70000\r\nConnection: close\r\n\r\n{large}");
+    for (health, status) in [("", "200"), (", body = \"x\"", "503")] {
+        let back = Upstream::new();
+        let fixture = Fixture::new(&text(&[&back], &format!("path = \"/\", down = 1{health}")));
+        fixture.clock.advance(A_MOMENT);
+        check(&back, &large);
+        // The check before has ended.
+        next_check(&fixture, &back, &large);
+        assert_eq!(ask(&fixture, &back).status(), status, "{health}");
+    }
+}
+
+#[test]
 fn a_check_by_tcp_needs_only_a_connection() {
     let back = Upstream::new();
     let fixture = Fixture::new(&text(&[&back], "kind = \"tcp\", up = 1, down = 1"));
