@@ -44,6 +44,11 @@ pub(crate) struct Lines {
 pub(crate) struct Flush(SyncSender<Order>);
 
 impl Flush {
+    /// Returns a writer whose texts are written in turn with the reports.
+    pub(crate) fn writer(&self) -> LineWriter {
+        LineWriter(self.0.clone())
+    }
+
     /// Waits until the lines so far are written, for at most this time.
     pub(crate) fn wait(&self, most: Duration) {
         let (done, wait) = channel();
@@ -51,6 +56,22 @@ impl Flush {
         if self.0.try_send(Order::Flush(done)).is_ok() {
             let _ = wait.recv_timeout(most);
         }
+    }
+}
+
+/// Gives lines to the thread that writes them. A line that finds no place is lost: who writes here
+/// never waits for a reader.
+pub(crate) struct LineWriter(SyncSender<Order>);
+
+impl Write for LineWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let line = String::from_utf8_lossy(bytes).into_owned();
+        let _ = self.0.try_send(Order::Line(line));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -274,6 +295,23 @@ mod tests {
             last.ends_with("Z (7 lines were left out) WARN last"),
             "{last}"
         );
+    }
+
+    #[test]
+    fn a_writer_does_not_wait_for_a_reader_that_has_stopped() {
+        let memory = Memory::default();
+        let ((go, wait), (began, begins)) = (channel(), channel());
+        let (_lines, flush) = start(Slow(wait, memory.clone(), began));
+        let mut writer = flush.writer();
+        for line in 0..WAITING + 9 {
+            io::Write::write_all(&mut writer, format!("{line}\n").as_bytes()).unwrap();
+        }
+        begins.recv().unwrap();
+        drop(go);
+        flush_all(&begins, WAITING - 1);
+        flush.wait(Duration::from_secs(30));
+        let written = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
+        assert!(written.starts_with("0\n1\n2\n"), "{written}");
     }
 
     fn flush_all(begins: &Receiver<()>, lines: usize) {

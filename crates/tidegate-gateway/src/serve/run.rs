@@ -44,11 +44,12 @@ enum Event {
 
 /// Runs a gateway until it is asked to end. Returns the status of the process.
 pub(crate) fn run(file: ConfigFile, out: &mut dyn Write) -> u8 {
-    let flush = report_lines();
-    let status = run_until_end(file, out);
-    if let Some(flush) = flush {
-        flush.wait(LAST_WAIT);
-    }
+    let Some(flush) = report_lines() else {
+        return run_until_end(file, out);
+    };
+    // A reader of standard error that has stopped must not delay signals.
+    let status = run_until_end(file, &mut flush.writer());
+    flush.wait(LAST_WAIT);
     status
 }
 
@@ -223,5 +224,8 @@ fn pass_on(signal: Completion<Received>, to: Sender<Event>) {
 
 /// Prints a line. A reader that has left is not a failure.
 fn say(out: &mut dyn Write, line: &str) {
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    // In one piece, so that it stays one among the reports.
+    let _ = out
+        .write_all(format!("{line}\n").as_bytes())
+        .and_then(|()| out.flush());
 }

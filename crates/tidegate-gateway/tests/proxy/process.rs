@@ -1,6 +1,8 @@
 //! The program `tidegate run`: its output, its signals, its status.
 
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
@@ -71,6 +73,21 @@ impl Program {
         said
     }
 
+    /// Fills the pipe of standard error, which nobody reads from now on.
+    fn fill_output(&self) {
+        /// `O_NONBLOCK`
+        const AT_ONCE: i32 = 0o4000;
+        let pipe = format!("/proc/self/fd/{}", self.out.get_ref().as_raw_fd());
+        let mut pipe = std::fs::File::options()
+            .write(true)
+            .custom_flags(AT_ONCE)
+            .open(pipe)
+            .unwrap();
+        for piece in [4096, 1] {
+            while pipe.write(&vec![b'x'; piece]).is_ok() {}
+        }
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(
@@ -100,6 +117,18 @@ fn text(back: &Upstream, drain: &str) -> String {
         "[listen]\nhttp = \"127.0.0.1:0\"\n[drain]\n{drain}\n{}",
         route(&[back], "timeout = \"60s\"")
     )
+}
+
+#[test]
+fn a_reader_that_has_stopped_does_not_delay_the_end() {
+    let back = Upstream::new();
+    let mut program = Program::start("unread", &text(&back, "announce = \"0s\""));
+    program.address();
+    program.fill_output();
+    for signal in ["HUP", "USR1", "TERM"] {
+        program.signal(signal);
+    }
+    assert_eq!(program.status(), Some(0));
 }
 
 #[test]
