@@ -80,6 +80,29 @@ impl RequestDecoder {
         Ok(Some(head))
     }
 
+    /// Returns the length of an empty line at the start of `input`, or zero if there is none that may be
+    /// ignored. So many bytes must be dropped before [`head`](Self::head) is called.
+    ///
+    /// A server should ignore an empty line before a request line (RFC 9112, section 2.2). One is
+    /// ignored before each, and `head` refuses a further one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_http::codec::{BodyLimits, HeadLimits, RequestDecoder};
+    ///
+    /// let mut decoder = RequestDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
+    /// assert_eq!(decoder.skip_empty_line(b"\r\nGET / HTTP/1.1\r\n"), 2);
+    /// assert_eq!(decoder.skip_empty_line(b"\r\nGET / HTTP/1.1\r\n"), 0);
+    /// ```
+    #[inline]
+    pub fn skip_empty_line(&mut self, input: &[u8]) -> usize {
+        match (&mut self.connection.state, input) {
+            (State::Head(scan), [b'\r', ..]) => scan.skip_empty_line(input),
+            _ => 0,
+        }
+    }
+
     /// Takes the last head back: its bytes are not consumed, and the next call of [`head`](Self::head)
     /// returns it again.
     pub(crate) fn put_back(&mut self) {
@@ -407,7 +430,7 @@ impl Connection {
     }
 
     fn in_head(&self) -> bool {
-        matches!(&self.state, State::Head(scan) if !scan.is_new())
+        matches!(&self.state, State::Head(scan) if scan.has_begun())
     }
 
     #[inline]
@@ -430,7 +453,7 @@ impl Connection {
 
     fn end_of_input(&mut self) -> Result<(), RefusalReason> {
         let complete = match &self.state {
-            State::Head(scan) => scan.is_new(),
+            State::Head(scan) => !scan.has_begun(),
             State::Body(body) => body.ends_with_input(),
             State::Tunnel => true,
             State::Refused(reason) => return Err(*reason),

@@ -18,7 +18,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum RefusalReason {
-    /// An empty line before the start line.
+    /// An empty line before the start line. A server ignores the first one before each request.
     #[error("the message starts with an empty line; send the start line first")]
     EmptyLine,
     /// A line that ends in LF without CR.

@@ -148,6 +148,13 @@ impl HttpCodec {
             if input.is_empty() {
                 break;
             }
+            if !self.undecided {
+                let skipped = self.decoder.skip_empty_line(&input);
+                input.advance(skipped);
+                if skipped != 0 {
+                    continue;
+                }
+            }
             blocked = self.undecided || self.asked.len() >= OUTSTANDING;
             if blocked {
                 break;

@@ -145,6 +145,15 @@ fn a_request_is_passed_on_in_parts_wherever_it_is_split() {
 }
 
 #[test]
+fn an_empty_line_before_a_request_is_ignored() {
+    let mut peer = Client::new();
+    let one = peer.send(GET);
+    assert!(!one.is_empty());
+    assert_eq!(peer.send(format!("\r\n{GET}\r\n")), one);
+    assert_eq!(peer.send(GET), one);
+}
+
+#[test]
 fn responses_follow_in_order_on_one_connection() {
     let mut client = Client::new();
     client.send(GET.to_owned() + GET);

@@ -37,6 +37,26 @@ fn order_and_spelling_are_kept() {
 }
 
 #[test]
+fn an_empty_line_before_a_request_line_is_ignored() {
+    let message = b"\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n\
+        \r\nPUT /b HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi\
+        \r\nGET /c HTTP/1.1\r\nHost: a\r\n\r\n\r\n";
+    let events = split_everywhere(message, |pieces| requests(pieces.iter().copied()));
+    let fields = [("Host", "a")];
+    let put = [("Host", "a"), ("Content-Length", "2")];
+    let expected = [
+        head("GET /a HTTP/1.1", &fields, BodyFraming::Empty),
+        Event::End,
+        head("PUT /b HTTP/1.1", &put, BodyFraming::Length(2)),
+        Event::Data(b"hi".to_vec()),
+        Event::End,
+        head("GET /c HTTP/1.1", &fields, BodyFraming::Empty),
+        Event::End,
+    ];
+    assert_eq!(events, expected);
+}
+
+#[test]
 fn values_may_have_tabs_inside_and_high_bytes() {
     let message = b"GET / HTTP/1.1\r\nHost: a\r\nX: a\tb \xff\x80\r\n\r\n";
     let events = split_everywhere(message, |pieces| requests(pieces.iter().copied()));

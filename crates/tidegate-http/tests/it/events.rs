@@ -61,6 +61,10 @@ pub fn split_everywhere(input: &[u8], read: impl Fn(&[&[u8]]) -> Vec<Event>) -> 
 trait Decoder {
     /// Returns the head and its length.
     fn head(&mut self, input: &[u8]) -> Result<Option<(Event, usize)>, RefusalReason>;
+    /// Returns the length of an empty line that is ignored.
+    fn skip(&mut self, _: &[u8]) -> usize {
+        0
+    }
     fn in_body(&self) -> bool;
     fn body(&mut self, input: &[u8]) -> Result<BodyStep, RefusalReason>;
     fn end(&mut self) -> Result<(), RefusalReason>;
@@ -76,6 +80,10 @@ impl Decoder for RequestDecoder {
             let event = Event::Head(line, copy(head.fields()), head.framing());
             (event, head.len())
         }))
+    }
+
+    fn skip(&mut self, input: &[u8]) -> usize {
+        self.skip_empty_line(input)
     }
 
     fn in_body(&self) -> bool {
@@ -173,6 +181,10 @@ impl<D: Decoder> Reader<D> {
     fn head(&mut self) -> Result<Option<usize>, RefusalReason> {
         if self.buffer.is_empty() {
             return Ok(None);
+        }
+        let skipped = self.decoder.skip(&self.buffer);
+        if skipped > 0 {
+            return Ok(Some(skipped));
         }
         let Some((event, length)) = self.decoder.head(&self.buffer)? else {
             return Ok(None);

@@ -46,7 +46,14 @@ fn what_httparse_accepts_and_we_do_not() {
     refused("GET / HTTP/1.1\nHost: a\n\n", Refuse::BareLf);
     refused("GET / HTTP/1.1\r\nHost: a\n\r\n", Refuse::BareLf);
     refused("GET / HTTP/1.1\nHost: a\r\n\r\n", Refuse::BareLf);
-    refused("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::EmptyLine);
+    refused(
+        "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        Refuse::EmptyLine,
+    );
+    refused("\r\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::EmptyLine);
+    refused("\rGET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::EmptyLine);
+    refused("\r\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::EmptyLine);
+    refused("\r\n GET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Method);
     refused("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::EmptyLine);
     refused(b"GET /\x80 HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
     refused(b"GET /\xc3\xa4 HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);

@@ -10,6 +10,8 @@ use crate::codec::limits::HeadLimits;
 use crate::codec::refusal::RefusalReason;
 use crate::codec::{chars, probe};
 
+const EMPTY_LINE: &[u8] = b"\r\n";
+
 /// What the lines that the scan searches begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::codec) enum Expected {
@@ -27,6 +29,8 @@ pub(in crate::codec) struct Scan {
     searched: u16,
     /// The first line has ended.
     past_start_line: bool,
+    /// An empty line before the head was ignored.
+    past_empty_line: bool,
 }
 
 impl Scan {
@@ -34,13 +38,29 @@ impl Scan {
         Self {
             searched: 0,
             past_start_line: false,
+            past_empty_line: false,
         }
     }
 
-    /// Returns `true` if no byte was searched.
+    /// Returns `true` if nothing of the message was seen, not even an empty line before it.
     #[inline]
     pub(in crate::codec) const fn is_new(self) -> bool {
-        self.searched == 0
+        self.searched == 0 && !self.past_empty_line
+    }
+
+    /// Returns `true` if a part of the head was searched.
+    pub(in crate::codec) const fn has_begun(self) -> bool {
+        self.searched != 0
+    }
+
+    /// Returns the length of an empty line at the start of `input`, if it is the first one before the
+    /// head, and zero otherwise.
+    pub(in crate::codec) fn skip_empty_line(&mut self, input: &[u8]) -> usize {
+        if !self.is_new() || !input.starts_with(EMPTY_LINE) {
+            return 0;
+        }
+        self.past_empty_line = true;
+        EMPTY_LINE.len()
     }
 
     /// Returns the length of the head at the start of `input`, or `None` if it is not complete.
@@ -55,7 +75,11 @@ impl Scan {
         let Some(first) = input.first() else {
             return Ok(None);
         };
-        if self.is_new() {
+        if self.is_new() && expected == Expected::Request && input == b"\r" {
+            // Maybe of an empty line that is ignored.
+            return Ok(None);
+        }
+        if !self.has_begun() {
             check_first_byte(*first, expected)?;
         }
         let window = &input[..input.len().min(usize::from(limits.head))];

@@ -84,6 +84,18 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    /// Drops an empty line before a request line, unless what follows may belong to another protocol.
+    /// Returns `true` if there was one.
+    #[cold]
+    pub(super) fn skip_empty_line<I: Input>(&mut self, input: &mut I) -> bool {
+        if self.outstanding == 0 {
+            return false;
+        }
+        let length = self.decoder.skip_empty_line(input);
+        input.advance(length);
+        length != 0
+    }
+
     /// Stops receiving a body that nothing reads: the connection ends with the outstanding
     /// responses.
     pub(super) fn give_up_body<'a>(&mut self, wire: &mut impl Wire<'a>) {

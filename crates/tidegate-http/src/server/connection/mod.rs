@@ -284,6 +284,9 @@ impl<S: Service> Connection<S> {
             if input.is_empty() {
                 break Stop::NeedsMore;
             }
+            if input[0] == b'\r' && self.skip_empty_line(&mut input) {
+                continue;
+            }
             if self.is_blocked(wire) {
                 break Stop::Blocked;
             }

@@ -29,6 +29,34 @@ fn pipelined_requests_are_responded_to_in_order_with_one_send() {
 }
 
 #[test]
+fn an_empty_line_before_a_request_is_ignored() {
+    let post = "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+    let message = format!("\r\n{}\r\n{post}\r\n{}\r\n", get("/a"), get("/b"));
+    let expected = ok("GET /a") + &ok("POST /p") + &ok("GET /b");
+    for at in 0..message.len() {
+        let mut client = Client::new(echo);
+        let first = client.send(message[..at].to_owned());
+        let rest = client.send(message[at..].to_owned());
+        assert_eq!(first + &rest, expected, "split at {at}");
+        assert!(client.is_open());
+        // It is no head that has begun.
+        assert_eq!(client.pass(Duration::from_secs(74)), "");
+        assert!(client.is_open());
+        client.pass(Duration::from_secs(2));
+        assert!(!client.is_open());
+    }
+    let mut client = Client::new(echo);
+    assert_eq!(client.send("\r\n"), "");
+    assert_eq!(client.send("\r\n"), closing("400 Bad Request"));
+    // A drain does not wait for what follows it.
+    let mut client = Client::new(echo);
+    assert_eq!(client.send(get("/a") + "\r\n"), ok("GET /a"));
+    client.socket.channel().fire_event(Draining);
+    client.socket.run();
+    assert!(!client.is_open());
+}
+
+#[test]
 fn a_response_to_head_has_the_length_and_no_body() {
     let mut client = Client::new(echo);
     let response = client.send("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -90,7 +90,7 @@ fn an_accepted_upgrade_passes_the_connection_on() {
 
 #[test]
 fn bytes_behind_the_request_reach_the_handlers_first() {
-    let tail = "GET /b HTTP/1.1\r\nHost: a\r\n\r\n and more";
+    let tail = "\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n and more";
     let message = get("/a") + ASK + tail;
     let whole = format!("{}{ACCEPTED}(added){}", ok("/a"), tail.to_uppercase());
     for at in 1..message.len() {

@@ -189,6 +189,16 @@ fn what_follows_a_request_that_waits_stays_in_the_socket() {
 }
 
 #[test]
+fn an_empty_line_behind_a_request_that_runs_alone_does_not_stop_reading() {
+    let (mut client, begun) = with_limits(Limits::default().half_close(false));
+    let post = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi\r\n";
+    client.send(post);
+    assert_eq!(begun.running(), ["POST /a"]);
+    client.socket.end_input();
+    assert!(begun.take("POST /a").is_closed());
+}
+
+#[test]
 fn a_client_that_waits_for_continue_gets_it_when_its_request_begins() {
     let (begun, mut bodies) = (Begun::default(), Vec::new());
     let kept: Arc<Mutex<Vec<_>>> = Arc::default();

@@ -11,7 +11,7 @@ pub(super) const POISON: &str = "poison";
 /// Requests that are refused for their heads, and the status of the refusal.
 const HEADS: [(u16, &str); 31] = [
     (400, "GET /x HTTP/1.1\nHost: a\n\n"),
-    (400, "\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n"),
+    (400, "\r\n\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n"),
     (400, "GET /x<y HTTP/1.1\r\nHost: a\r\n\r\n"),
     (400, "GET  /x HTTP/1.1\r\nHost: a\r\n\r\n"),
     (400, "G(T /x HTTP/1.1\r\nHost: a\r\n\r\n"),
