@@ -109,6 +109,16 @@ impl RequestDecoder {
         self.connection.put_back();
     }
 
+    /// Returns the head that [`head`](Self::head) has just refused for `reason`, with the same `input`
+    /// and `table`, if the reason is none that makes its parts unclear.
+    pub(crate) fn refused_head<'a>(
+        reason: RefusalReason,
+        input: &'a [u8],
+        table: &'a HeadTable,
+    ) -> Option<RequestHead<'a>> {
+        (reason == RefusalReason::ExpectationFailed).then(|| RequestHead::of(input, table))
+    }
+
     /// Decodes the body of the last head up to the next event.
     ///
     /// `input` starts with the first byte that has not been consumed. After

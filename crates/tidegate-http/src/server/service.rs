@@ -37,7 +37,8 @@ pub trait Service: Send + 'static {
     /// late, or declares a body that is too large. The client gets the status of the reason, and the
     /// connection ends. Use it for a log. Unless it is implemented, it does nothing.
     ///
-    /// The head is known only if it is complete. A request whose body is refused was passed to
+    /// The head is known only if it is complete and well-formed: if its body is too large, or its
+    /// `Expect` is unknown. A request whose body is refused was passed to
     /// [`call`](Service::call), and its body fails with
     /// [`BodyError::Refused`](super::BodyError::Refused).
     ///

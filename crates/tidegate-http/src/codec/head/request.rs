@@ -365,7 +365,8 @@ pub(super) fn bad_version(rest: &[u8]) -> RefusalReason {
     }
 }
 
-/// Checks the rules that concern several parts of the head, and notes what follows from them.
+/// Checks the rules that concern several parts of the head, and notes what follows from them. A head
+/// with an unknown expectation is known in whole, and refused.
 #[inline]
 fn check(bytes: &[u8], table: &mut HeadTable) -> Result<(), RefusalReason> {
     let spans = table.spans();
@@ -379,20 +380,21 @@ fn check(bytes: &[u8], table: &mut HeadTable) -> Result<(), RefusalReason> {
     if let Some(first) = known(KnownField::Connection) {
         options = connection_options(info, first, bytes, spans)?;
     }
-    let mut expects_continue = false;
+    let (mut expects_continue, mut expects_other) = (false, false);
     if let Some(value) = known(KnownField::Expect)
         && info.version == Version::Http11
     {
         let repeated = info.is_repeated(KnownField::Expect);
-        if repeated || !value.eq_ignore_ascii_case(b"100-continue") {
-            return Err(RefusalReason::ExpectationFailed);
-        }
-        expects_continue = true;
+        expects_continue = !repeated && value.eq_ignore_ascii_case(b"100-continue");
+        expects_other = !expects_continue;
     }
     table.info.framing = framing;
     table.info.options = options;
     table.info.expects_continue = expects_continue;
-    Ok(())
+    match expects_other {
+        true => Err(RefusalReason::ExpectationFailed),
+        false => Ok(()),
+    }
 }
 
 /// Refuses a second field that decides the framing.

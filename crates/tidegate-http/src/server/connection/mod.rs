@@ -301,7 +301,10 @@ impl<S: Service> Connection<S> {
                     input.advance(length);
                 }
                 Ok(None) => break Stop::NeedsMore,
-                Err(reason) => self.refuse(reason, None, wire),
+                Err(reason) => {
+                    let head = RequestDecoder::refused_head(reason, &input, &table);
+                    self.refuse(reason, head.as_ref(), wire);
+                }
             }
         };
         spare_table::put_back(table);

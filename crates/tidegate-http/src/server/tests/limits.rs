@@ -362,6 +362,15 @@ fn a_service_is_told_what_the_server_refuses() {
         late.pass(Duration::from_secs(11)),
         closing("408 Request Timeout")
     );
+    // An unknown expectation leaves the rest of the head clear, wherever it is split.
+    let expects = "GET /expects?x HTTP/1.1\r\nHost: a\r\nExpect: other\r\nA: b\r\n\r\n";
+    for at in 0..expects.len() {
+        let mut split = start();
+        let first = split.send(expects[..at].to_owned());
+        let sent = first + &split.send(expects[at..].to_owned() + &get("/next"));
+        assert_eq!(sent, closing("417 Expectation Failed"), "split at {at}");
+        assert_eq!(told.lock().unwrap().pop().unwrap(), "417 /expects");
+    }
     // A panic changes nothing but the counter.
     let mut panics = start();
     assert_eq!(
