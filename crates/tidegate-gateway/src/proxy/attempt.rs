@@ -262,6 +262,7 @@ impl Flight {
         let Some(held) = self.replace_connection(attempt, why, held) else {
             return;
         };
+        self.report(why);
         let reason = Reason::from(why);
         let is_ours = why.is_refused() || why.is_bad_request();
         let judged = match is_ours {
@@ -276,6 +277,19 @@ impl Flight {
             && (why.is_closed() || why.is_timeout());
         let safe = why.is_safe_to_retry() || unanswered && self.is_idempotent();
         self.again_or_give_up(attempt, safe, reason);
+    }
+
+    /// Reports why a server cannot be used, for operators: the client and the log get one word.
+    fn report(&self, why: &ClientError) {
+        let kind = match (why.is_connect(), why.is_bad_response()) {
+            (true, _) => "connect",
+            (_, true) => "bad_response",
+            _ => return,
+        };
+        let upstream = self.lock().map(|state| self.upstream(&state).name.clone());
+        let upstream = upstream.unwrap_or_default();
+        let problems = &self.gate().reports.problems;
+        problems.report(kind, format!("upstream.{upstream}: {why}"));
     }
 
     /// Goes on with another connection to the same server if the one of the attempt was used before,

@@ -399,13 +399,13 @@ impl Flight {
         match (rest.stop(), &self.proxy.fallback) {
             (None, _) => {}
             (Some(back), Some(Fallback::Fixed(fixed))) => {
-                fixed.send_for(problem, name, back);
+                fixed.send_for(problem, name, self.with_id(back));
                 status = fixed.status;
                 if let Some(ended) = &mut ended {
                     ended.done.fell_back = true;
                 }
             }
-            (Some(back), _) => reply::refuse(problem, name, back),
+            (Some(back), _) => reply::refuse(problem, name, self.with_id(back)),
         }
         self.log(ended, End::Problem(reason, status));
     }
@@ -439,10 +439,15 @@ impl Flight {
         let ended = rest.ended.take();
         if let Some(back) = rest.stop() {
             // The rest of the body may still come, or never.
-            let back = back.status(status).field("Connection", "close");
-            back.body(text);
+            let back = self.with_id(back.status(status));
+            back.field("Connection", "close").body(text);
         }
         self.log(ended, End::Refused("body", status));
+    }
+
+    /// Adds the id of the request to a response of the gateway itself.
+    fn with_id(&self, back: DeferredResponse) -> DeferredResponse {
+        self.gate().ids.write(&self.request_id, back)
     }
 
     /// Returns what a route has besides its action.

@@ -120,6 +120,22 @@ fn text(back: &Upstream, drain: &str) -> String {
 }
 
 #[test]
+fn a_server_that_cannot_be_reached_is_reported_with_the_cause() {
+    let gone = Upstream::new();
+    let text = text(&gone, "");
+    drop(gone);
+    let mut program = Program::start("unreachable", &text);
+    let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
+    client.write(GET);
+    let response = client.message();
+    assert_eq!(response.field("tidegate-failed"), Some("connect shop"));
+    assert!(response.field("x-request-id").is_some(), "{response:?}");
+    let report = program.any_line();
+    let is_there = report.contains("upstream.back: ") && report.contains("refused");
+    assert!(is_there, "{report}");
+}
+
+#[test]
 fn a_reader_that_has_stopped_does_not_delay_the_end() {
     let back = Upstream::new();
     let mut program = Program::start("unread", &text(&back, "announce = \"0s\""));
