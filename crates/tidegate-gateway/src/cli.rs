@@ -181,7 +181,8 @@ fn check(file: &Path, machine: &Machine) -> (String, u8) {
         Err(problem) => return problem,
     };
     if let Some(config) = &loaded.config {
-        let mistakes = serve::certificate_mistakes(config, SystemTime::now());
+        let mut mistakes = serve::certificate_mistakes(config, SystemTime::now());
+        mistakes.extend(serve::file_mistakes(config, &*machine.disk));
         let is_usable = mistakes.is_empty();
         for mistake in mistakes {
             loaded.mistakes.add(mistake);

@@ -35,6 +35,10 @@ struct Kind {
 /// Returns why an address cannot be used, and what to do about it where that is known.
 pub(crate) fn advised(why: &impl ToString) -> String {
     let why = why.to_string();
+    // The message around it says that, too.
+    let inner = why.strip_prefix("cannot listen on ");
+    let inner = inner.and_then(|inner| inner.split_once(": "));
+    let why = inner.map_or(why.clone(), |(_, inner)| inner.to_owned());
     match why.contains("already in use") {
         true => format!("{why}; end the program that listens there, or set another address"),
         false => why,
@@ -105,6 +109,15 @@ mod tests {
         clock.advance(Duration::from_millis(1));
         assert_eq!(problems.count("disk"), Some(2));
         assert_eq!(problems.count("disk"), None);
+    }
+
+    #[test]
+    fn the_advice_does_not_repeat_what_was_tried() {
+        let why = "cannot listen on [::1]:80: Address already in use (os error 98)";
+        let advised = super::advised(&why);
+        assert!(advised.starts_with("Address already in use"), "{advised}");
+        assert!(advised.ends_with("or set another address"), "{advised}");
+        assert_eq!(super::advised(&"it is closed: gone"), "it is closed: gone");
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! The handle of an access log.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use tidegate::ThreadBuilder;
 use tidegate::metrics::{Collect, Metric, MetricVisitor};
 use tidegate::promise::{Completion, SharedCompletion, promise};
@@ -196,10 +199,26 @@ impl Collect for AccessLog {
 fn opener(file: Option<&Path>) -> Opener {
     let file = file.map(Path::to_owned);
     Box::new(move || match &file {
-        Some(path) => {
-            let file = OpenOptions::new().append(true).create(true).open(path)?;
-            Ok(Box::new(file))
-        }
+        Some(path) => Ok(Box::new(open_file(path)?)),
         None => Ok(Box::new(io::stdout())),
     })
+}
+
+/// Opens a file to append to it. A pipe that nobody reads is an error: to wait for a reader would block
+/// the start.
+fn open_file(path: &Path) -> io::Result<File> {
+    let without_wait = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).custom_flags(without_wait);
+    let file = options.open(path).map_err(|why| {
+        let is_pipe = std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+        match is_pipe && why.raw_os_error() == Some(Errno::NXIO.raw_os_error()) {
+            true => io::Error::other("nobody reads the pipe; start its reader first"),
+            false => why,
+        }
+    })?;
+    // The thread of the log may wait: a reader that is slow for a moment loses no lines.
+    let flags = fcntl_getfl(&file)?;
+    fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
 }

@@ -362,3 +362,23 @@ fn a_query_is_logged_only_if_the_settings_say_so() {
         assert_eq!(memory.text().contains("marker"), expected);
     }
 }
+
+#[test]
+fn a_pipe_that_nobody_reads_is_an_error_and_one_with_a_reader_gets_the_lines() {
+    let folder = std::env::temp_dir().join(format!("tidegate-pipe-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let pipe = folder.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let settings = settings(&format!("file = {pipe:?}"));
+    let why = AccessLog::start(&settings, 1, problems()).unwrap_err();
+    assert!(why.to_string().contains("nobody reads the pipe"), "{why}");
+    // An end for both does not wait for another one.
+    let reader = std::fs::File::options().read(true).write(true).open(&pipe);
+    let log = AccessLog::start(&settings, 1, problems()).unwrap();
+    log.record(0, &settings, &Record::default());
+    let mut line = String::new();
+    io::BufRead::read_line(&mut io::BufReader::new(reader.unwrap()), &mut line).unwrap();
+    assert!(line.starts_with('{') && line.ends_with("}\n"), "{line}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

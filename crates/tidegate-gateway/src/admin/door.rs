@@ -28,6 +28,17 @@ pub(super) struct Refusal {
     pub(super) text: &'static str,
 }
 
+impl Refusal {
+    /// Returns the kind of the report. A wrong token has its own, so that clients without one do not
+    /// keep it out.
+    pub(super) fn kind(self) -> &'static str {
+        match self == WRONG_TOKEN {
+            true => "admin_token",
+            false => "admin_refused",
+        }
+    }
+}
+
 const fn refusal(status: u16, text: &'static str) -> Refusal {
     Refusal { status, text }
 }

@@ -102,6 +102,15 @@ impl AdminAccess {
     }
 }
 
+/// Checks the tokens of the listener for operators.
+///
+/// # Errors
+///
+/// Which setting cannot be used, and why.
+pub(crate) fn check_access(settings: &Admin, disk: &dyn Disk) -> Result<(), String> {
+    Door::new(settings, disk).map(drop)
+}
+
 impl AdminListener {
     /// Starts the listener on the first loop of `group`, which should be its own.
     ///

@@ -57,5 +57,6 @@ mod token;
 
 pub use controls::{Controls, Knob, LoopReport, RouteReport, ServerReport, UpstreamReport};
 pub use event::{Change, Events, WallTime};
+pub(crate) use listener::check_access;
 pub use listener::{AdminAccess, AdminError, AdminListener, AdminParts};
 pub use streams::StreamSettings;

@@ -9,7 +9,7 @@ use tidegate::pool::WorkerPool;
 use tidegate::promise::Outcome;
 
 use super::change::{Changes, error};
-use super::door::{Door, DoorSlot};
+use super::door::{Door, DoorSlot, Refusal};
 use super::pages::Pages;
 use super::place::{Need, Place, StreamKind, decoded};
 use super::report;
@@ -63,7 +63,7 @@ impl AdminService {
             false => Ok(()),
         });
         if let Err(refusal) = allowed {
-            return self.refuse(refusal.status, refusal.text, request.peer_addr(), response);
+            return self.refuse(refusal, request.peer_addr(), response);
         }
         match place {
             Place::Live => response.body("live\n"),
@@ -84,10 +84,11 @@ impl AdminService {
         }
     }
 
-    fn refuse(&self, status: u16, text: &str, peer: Option<SocketAddr>, response: Response<'_>) {
+    fn refuse(&self, refusal: Refusal, peer: Option<SocketAddr>, response: Response<'_>) {
+        let Refusal { status, text } = refusal;
         let peer = peer.map_or("a local client".to_owned(), |peer| peer.ip().to_string());
         let report = format!("a request of {peer} to the admin listener was refused: {text}");
-        self.problems.report("admin_refused", report);
+        self.problems.report(refusal.kind(), report);
         let response = response.status(status);
         let response = match status {
             401 => response.field("WWW-Authenticate", "Bearer"),

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use tidegate::http::codec::{BodyLimits, HeadLimits, HeadTable, RequestDecoder};
+
 use super::load::Config;
 use super::setting::{Origin, Source};
 use super::source::Sources;
@@ -27,16 +29,20 @@ impl Asked {
     ///
     /// What is wrong with them.
     pub fn new(method: &str, url: &str, headers: &[String]) -> Result<Self, String> {
-        let method = method.to_ascii_uppercase();
         let (host, target) = match url.split_once("://") {
             // `CONNECT` has a host and a port in place of a URL.
             _ if method == "CONNECT" && !url.contains('/') => (url, ""),
-            Some((_, rest)) => rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len())),
+            Some((_, rest)) => {
+                // Clients keep the fragment for themselves.
+                let rest = rest.split('#').next().unwrap_or_default();
+                rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()))
+            }
             None if url.starts_with('/') => ("", url),
             None => return Err("the URL is neither `http://host/path` nor `/path`".to_owned()),
         };
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-        let path = target.split(['?', '#']).next().unwrap_or_default();
+        would_be_read(method, host, target)?;
+        let path = target.split('?').next().unwrap_or_default();
         let path = if path.is_empty() { "/" } else { path };
         let path = normal(path).ok_or("the gateway refuses the path with status 400")?;
         let headers = headers
@@ -46,7 +52,7 @@ impl Asked {
                 Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
             });
         Ok(Self {
-            method,
+            method: method.to_owned(),
             host: without_port(host).to_ascii_lowercase(),
             path: path.into_owned(),
             headers: headers.collect::<Result<_, String>>()?,
@@ -69,6 +75,32 @@ impl Asked {
     }
 }
 
+/// Checks that a listener reads such a request.
+///
+/// # Errors
+///
+/// With which status it is refused, and why.
+fn would_be_read(method: &str, host: &str, target: &str) -> Result<(), String> {
+    let target = match target {
+        "" if method == "CONNECT" => host.to_owned(),
+        target if target.starts_with('/') => target.to_owned(),
+        target => format!("/{target}"),
+    };
+    let host = if host.is_empty() { "localhost" } else { host };
+    let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let mut decoder = RequestDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
+    match decoder.head(head.as_bytes(), &mut HeadTable::new()) {
+        Ok(Some(read)) if read.len() == head.len() => Ok(()),
+        Ok(_) => Err("the gateway refuses the request with status 400".to_owned()),
+        Err(why) => {
+            let (status, word) = (why.status(), why.word());
+            Err(format!(
+                "the gateway refuses the request with status {status}: {word}"
+            ))
+        }
+    }
+}
+
 /// Prints no fields: they may contain secrets.
 impl fmt::Debug for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -84,11 +116,9 @@ impl fmt::Debug for Asked {
 pub fn explain(config: &Config, sources: &Sources, asked: &Asked) -> String {
     let mut text = String::new();
     let Some(route) = asked.route(config).map(|index| &config.routes[index]) else {
-        let _ = writeln!(
-            text,
-            "no route takes {} {}: status 404",
-            asked.method, asked.path
-        );
+        let (method, path) = (&asked.method, &asked.path);
+        let status = if method == "CONNECT" { 405 } else { 404 };
+        let _ = writeln!(text, "no route takes {method} {path}: status {status}");
         return text;
     };
     let _ = writeln!(

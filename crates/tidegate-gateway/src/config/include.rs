@@ -40,7 +40,16 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path) -> io::Result<String> {
-        std::fs::read_to_string(path)
+        let bytes = std::fs::read(path)?;
+        String::from_utf8(bytes).map_err(|why| {
+            let (text, rest) = why.as_bytes().split_at(why.utf8_error().valid_up_to());
+            let text = String::from_utf8_lossy(text);
+            let line = text.matches('\n').count() + 1;
+            let column = text.chars().rev().take_while(|c| *c != '\n').count() + 1;
+            let byte = rest.first().copied().unwrap_or_default();
+            let what = format!("line {line}, column {column}: the byte {byte:#04x} is not UTF-8");
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {

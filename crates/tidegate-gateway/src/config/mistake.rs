@@ -109,16 +109,27 @@ impl Mistake {
 #[derive(Clone, Debug, Default)]
 pub struct Mistakes {
     found: Vec<Mistake>,
+    /// Values that have a mistake already and stand for nothing.
+    broken: Vec<Span>,
 }
 
 impl Mistakes {
     /// Adds a mistake, unless the same text has the same mistake already: an inherited value is
     /// read once for each heir.
     pub fn add(&mut self, mistake: Mistake) {
+        if self.broken.contains(&mistake.at) {
+            return;
+        }
         let known = |old: &Mistake| old.at == mistake.at && old.what == mistake.what;
         if !self.found.iter().any(known) {
             self.found.push(mistake);
         }
+    }
+
+    /// Adds the mistake of a value that stands for nothing: there is no other one about it.
+    pub(super) fn add_broken(&mut self, value: Span, mistake: Mistake) {
+        self.add(mistake);
+        self.broken.push(value);
     }
 
     /// Returns `true` if one of the mistakes is an error.

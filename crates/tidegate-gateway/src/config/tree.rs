@@ -243,7 +243,8 @@ impl Reader<'_> {
                 let value = parsed.unwrap_or_else(|_| {
                     let span = Span::new(self.file, at.clone());
                     let what = "the number does not fit into 64 bits";
-                    self.mistakes.add(Mistake::new(span, "", what));
+                    let mistake = Mistake::new(span, "", what);
+                    self.mistakes.add_broken(span, mistake);
                     0
                 });
                 self.plain(Value::Integer(value), at)
@@ -279,7 +280,9 @@ impl Reader<'_> {
         for problem in expanded.problems {
             let span = self.place_of(problem.about, &at);
             let mistake = Mistake::new(span, "", problem.what);
-            self.mistakes.add(mistake.expected(problem.expected));
+            let value = Span::new(self.file, at.clone());
+            self.mistakes
+                .add_broken(value, mistake.expected(problem.expected));
         }
         let mut node = self.plain(Value::Text(expanded.text), at);
         node.written = expanded.has_variables.then(|| text.to_owned());

@@ -1,8 +1,11 @@
-//! Checks the certificates that a configuration names: they exist, are valid and fit their keys.
+//! Checks the certificates that a configuration names: they exist, are valid and fit their keys. Also
+//! the other files and folders that a start needs.
 
+use std::path::Path;
 use std::time::SystemTime;
 
-use crate::config::{Config, Mistake, Source, Span};
+use crate::admin::check_access;
+use crate::config::{Config, Disk, Mistake, Source, Span};
 use crate::tls::{Certificates, Trust};
 
 /// Returns the mistakes of all certificates, each at its place in the configuration.
@@ -38,6 +41,55 @@ pub(crate) fn certificate_mistakes(config: &Config, now: SystemTime) -> Vec<Mist
                 _ => "a certificate that is valid now, and its key",
             };
             add((path, upstream.at), wrong.why, expected);
+        }
+    }
+    mistakes
+}
+
+/// Returns the mistakes about files and folders that a start needs: tokens, the folder of the log, the
+/// folders of routes.
+pub(crate) fn file_mistakes(config: &Config, disk: &dyn Disk) -> Vec<Mistake> {
+    let mut mistakes = Vec::new();
+    let mut add = |path: &str, section: Option<Span>, why: String, expected: &str| {
+        if let Some(at) = place_of(config, path).or(section) {
+            mistakes.push(Mistake::new(at, path, why).expected(expected));
+        }
+    };
+    let missing = |folder: &Path| {
+        let folder = match folder.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => folder,
+        };
+        use std::io::ErrorKind::{NotADirectory, NotFound};
+        let found = disk.list(folder);
+        // One that cannot be listed can be used all the same.
+        found.is_err_and(|why| matches!(why.kind(), NotFound | NotADirectory))
+    };
+    if let Some(admin) = &config.admin
+        && let Err(why) = check_access(&admin.value, disk)
+    {
+        let (path, why) = why.split_once(": ").unwrap_or(("listen.admin", &why));
+        let expected = "a file with a token, or a variable";
+        add(path, Some(admin.at), why.to_owned(), expected);
+    }
+    if let Some(folder) = config.log.file.as_deref().and_then(Path::parent)
+        && missing(folder)
+    {
+        let why = "the folder of the file does not exist";
+        add(
+            "log.file",
+            None,
+            why.to_owned(),
+            "a file in a folder that exists",
+        );
+    }
+    for route in &config.routes {
+        if let Some(files) = &route.value.files
+            && missing(&files.root)
+        {
+            let path = format!("route.{}.files.root", route.name);
+            let why = "the directory does not exist".to_owned();
+            add(&path, Some(route.at), why, "a directory that exists");
         }
     }
     mistakes

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tidegate::http::{HttpServer, Limits};
-use tidegate::net::handlers::ProxyProtocol;
+use tidegate::net::handlers::{ProxiedPeer, ProxyProtocol};
 use tidegate::net::{Bytes, Handler, Inbound, InboundContext, Nothing};
 use tidegate::promise::Completion;
 use tidegate::tls::TlsServer;
@@ -19,6 +19,7 @@ use super::error::{StartError, reason};
 use crate::config::types;
 use crate::config::{Address, Named, Network};
 use crate::parts::Parts;
+use crate::problem::Problems;
 use crate::proxy::{Front, Lives, ProxyService};
 use crate::tls::{Certificates, Expiry};
 use crate::unix::{self, SocketPath};
@@ -132,9 +133,14 @@ impl Prepared {
         let service = Box::new(move || ProxyService::new(&lives, &front));
         let mut builder = HttpServer::builder(&parts.group).limits(limits(&config.limits));
         if config.proxy_protocol {
-            let trust: Arc<[Network]> = config.trust.clone().into();
+            let known = KnownPeers {
+                listener: self.listener.name.as_str().into(),
+                trust: config.trust.clone().into(),
+                time: config.limits.head_time,
+                problems: Arc::clone(&parts.reports.problems),
+            };
             builder = builder.front(move |pipeline| {
-                let known = Handler::inbound(KnownPeers(Arc::clone(&trust)));
+                let known = Handler::inbound(known.clone());
                 let pipeline = pipeline.add_handler("known", known);
                 pipeline.add_handler("proxy", Handler::inbound(ProxyProtocol::new()))
             });
@@ -228,8 +234,30 @@ impl NewCertificates {
     }
 }
 
-/// Closes the connections of peers that may not send the PROXY protocol.
-struct KnownPeers(Arc<[Network]>);
+/// Closes the connections of peers that may not send the PROXY protocol, and those whose header does
+/// not come in time.
+#[derive(Clone)]
+struct KnownPeers {
+    /// The name of the listener.
+    listener: Arc<str>,
+    trust: Arc<[Network]>,
+    /// How long the header may take.
+    time: Duration,
+    problems: Arc<Problems>,
+}
+
+impl KnownPeers {
+    fn refuse(&self, kind: &'static str, why: &str, ctx: &mut InboundContext<'_, Self>) {
+        let peer = ctx.channel().peer_addr();
+        let peer = peer.map_or("a local client".to_owned(), |peer| peer.ip().to_string());
+        let what = format!(
+            "listen.{}: closed a connection of {peer}: {why}",
+            self.listener
+        );
+        self.problems.report(kind, what);
+        ctx.close();
+    }
+}
 
 impl Inbound for KnownPeers {
     type In = Bytes;
@@ -238,15 +266,24 @@ impl Inbound for KnownPeers {
 
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let peer = ctx.channel().peer_addr();
-        let knows = |peer: SocketAddr| self.0.iter().any(|some| some.contains(peer.ip()));
-        match peer.is_none_or(knows) {
-            true => ctx.fire_active(),
-            false => ctx.close(),
+        let knows = |peer: SocketAddr| self.trust.iter().any(|some| some.contains(peer.ip()));
+        if !peer.is_none_or(knows) {
+            let why = "it is not in `trust`, and may not send the PROXY protocol";
+            return self.refuse("proxy_peer", why, ctx);
         }
+        ctx.deadline(0, self.time);
+        ctx.fire_active();
     }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         ctx.fire_read(bytes);
+    }
+
+    fn deadline(&mut self, _key: u8, ctx: &mut InboundContext<'_, Self>) {
+        if ctx.channel().attribute::<ProxiedPeer>().is_none() {
+            let why = "its PROXY header did not come within `limits.head_time`";
+            self.refuse("proxy_header", why, ctx);
+        }
     }
 }
 

@@ -26,7 +26,7 @@ mod retired;
 mod run;
 mod stalls;
 
-pub(crate) use certificates::certificate_mistakes;
+pub(crate) use certificates::{certificate_mistakes, file_mistakes};
 pub use error::StartError;
 pub use gateway::{Gateway, Summary};
 pub use operation::{Operation, OperationParts};

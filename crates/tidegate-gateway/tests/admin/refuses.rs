@@ -143,6 +143,7 @@ fn a_port_in_use_and_a_missing_token_file_are_errors() {
         error.starts_with("listen.admin.at: cannot listen on 127.0.0.1:"),
         "{error}"
     );
+    assert_eq!(error.matches("cannot listen").count(), 1, "{error}");
     let mut missing = settings();
     missing.token = Some(Secret::File("/no/such/token".into()));
     let error = World::with(&missing).err().unwrap().to_string();

@@ -38,7 +38,7 @@ fn line(output: &str, key: &str) -> String {
 
 #[test]
 fn each_setting_has_the_line_it_comes_from() {
-    let (output, status) = explain(&["get", "http://Shop.example:8080/cart/7?secret=1"]);
+    let (output, status) = explain(&["GET", "http://Shop.example:8080/cart/7?secret=1"]);
     assert_eq!(status, 0);
     assert_eq!(line(&output, "route"), "route cart (t.toml:5:8)");
     assert_eq!(line(&output, "command"), "command cart");
@@ -83,7 +83,7 @@ fn connect_has_a_host_and_a_port() {
         line(&run("db.example:443").0, "route"),
         "route a (t.toml:3:8)"
     );
-    assert_eq!(run("other:443").0, "no route takes CONNECT /: status 404\n");
+    assert_eq!(run("other:443").0, "no route takes CONNECT /: status 405\n");
 }
 
 #[test]
@@ -91,4 +91,24 @@ fn a_request_that_is_none_is_refused() {
     assert_eq!(explain(&["GET", "cart"]).1, 2);
     assert_eq!(explain(&["GET", "/../x"]).1, 2);
     assert_eq!(explain(&["GET", "/x", "-H", "novalue"]).1, 2);
+    // What a listener refuses.
+    for (method, url) in [
+        ("GET", "/cart/{x}"),
+        ("GET", "/a b"),
+        ("GET", "/a#b"),
+        ("G T", "/a"),
+        ("GET", "http://a b/"),
+    ] {
+        let (output, status) = explain(&[method, url]);
+        assert_eq!(status, 2, "{method} {url}: {output}");
+    }
+    assert_eq!(explain(&["GET", "http://shop.example/cart/7#top"]).1, 0);
+}
+
+#[test]
+fn a_method_is_taken_as_it_is_written() {
+    let file = "[listen]\nhttp = \"h:80\"\n[route.a]\nmethod = \"GET\"\nrespond = 200\n";
+    let run = |method: &str| run(&[("t.toml", file)], &["explain", "t.toml", method, "/"]).0;
+    assert_eq!(line(&run("GET"), "route"), "route a (t.toml:3:8)");
+    assert_eq!(run("get"), "no route takes get /: status 404\n");
 }

@@ -1,5 +1,10 @@
 //! One row for each mistake that `tidegate check` finds.
 
+use std::sync::Arc;
+
+use tidegate_gateway::cli::{self, Machine};
+use tidegate_gateway::config::RealDisk;
+
 use crate::files::{check, run};
 
 /// A configuration to which a mistake is added.
@@ -588,4 +593,82 @@ fn a_file_that_does_not_exist_is_status_2() {
         "{output}"
     );
     assert_eq!(status, 2);
+}
+
+#[test]
+fn one_value_has_one_message() {
+    let admin = "[listen.admin]\nat = \"127.0.0.1:1\"\n";
+    let rows = [
+        (
+            format!("{GOOD}limit = 99999999999999999999\n"),
+            "does not fit",
+        ),
+        (format!("{GOOD}timeout = \"${{NONE}}\"\n"), "NONE"),
+        (format!("{GOOD}{admin}token = \"${{NONE}}\"\n"), "NONE"),
+    ];
+    for (text, message) in rows {
+        let (output, status) = check(&text);
+        assert!(output.contains(message), "{output}");
+        assert!(output.ends_with("\n1 error, 0 warnings\n"), "{output}");
+        assert_eq!(status, 1);
+    }
+}
+
+#[test]
+fn a_token_file_that_is_missing_is_found() {
+    let text = format!("{GOOD}[listen.admin]\nat = \"127.0.0.1:1\"\ntoken = \"file:/nope\"\n");
+    let (output, status) = check(&text);
+    let message = "t.toml:10:9: listen.admin.token: the file cannot be read";
+    assert!(output.contains(message), "{output}");
+    assert_eq!(status, 1);
+}
+
+/// What `run` refuses, `check` finds, on the disk of the machine.
+#[test]
+fn folders_that_are_missing_and_bytes_that_are_no_text_are_found() {
+    let folder = std::env::temp_dir().join(format!("tidegate-check-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (file, none) = (folder.join("t.toml"), folder.join("none"));
+    let machine = Machine {
+        disk: Arc::new(RealDisk),
+        variables: Arc::new(|_| None),
+    };
+    let check = |text: &[u8]| {
+        std::fs::write(&file, text).unwrap();
+        let mut out = Vec::new();
+        let arguments = ["tidegate", "check", file.to_str().unwrap()];
+        let status = cli::status(arguments, &machine, &mut out);
+        (String::from_utf8(out).unwrap(), status)
+    };
+    let text = format!(
+        "[listen]\nhttp = \"h:1\"\n[log]\nfile = {:?}\n",
+        none.join("log")
+    );
+    let text = format!("{text}[route.a]\nfiles = {none:?}\n");
+    let (output, status) = check(text.as_bytes());
+    for message in [
+        ":4:8: log.file: the folder of the file does not exist",
+        ":6:9: route.a.files.root: the directory does not exist",
+        "\n2 errors, 0 warnings",
+    ] {
+        assert!(output.contains(message), "{output}");
+    }
+    assert_eq!(status, 1);
+    std::fs::create_dir(&none).unwrap();
+    assert_eq!(check(text.as_bytes()).1, 0);
+    let (output, status) = check(
+        "a = 1\nä = \""
+            .as_bytes()
+            .iter()
+            .chain(b"\xff\"")
+            .copied()
+            .collect::<Vec<_>>()
+            .as_slice(),
+    );
+    assert!(
+        output.contains("line 2, column 6: the byte 0xff is not UTF-8"),
+        "{output}"
+    );
+    assert_ne!(status, 0);
+    std::fs::remove_dir_all(&folder).unwrap();
 }

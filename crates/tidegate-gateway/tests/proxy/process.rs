@@ -354,3 +354,35 @@ fn operators_reach_the_program_and_their_changes_are_reported() {
     program.signal("TERM");
     assert_eq!(program.status(), Some(1));
 }
+
+/// Each is reported, without the token.
+#[test]
+fn a_wrong_token_and_a_peer_that_may_not_send_the_proxy_protocol_are_reported() {
+    let text = "[listen]\nhttp = { at = \"127.0.0.1:0\", proxy_protocol = true, trust = [\"10.0.0.0/8\"] }\n\
+                [listen.admin]\nat = \"127.0.0.1:0\"\ntoken = \"${TOKEN}\"\n[route.r]\nrespond = 200\n";
+    let mut program = Program::start_with("reported", text, |command| {
+        command.env("TOKEN", "full-token");
+    });
+    let http = program.address();
+    let admin = program.line();
+    let admin = admin.strip_prefix("admin listens on ").unwrap();
+    // A request without a token is another kind of report.
+    for token in ["", "Authorization: Bearer wrong-marker\r\n"] {
+        let mut client = Peer::new(TcpStream::connect(admin).unwrap());
+        client.write(&format!(
+            "POST /api/reload HTTP/1.1\r\nHost: localhost\r\n{token}Content-Length: 0\r\n\r\n"
+        ));
+        assert_eq!(client.message().status(), "401");
+    }
+    let mut client = Peer::new(TcpStream::connect(http).unwrap());
+    assert_eq!(client.rest(), "");
+    let said = program.end();
+    for text in [
+        "a token is needed",
+        "127.0.0.1 to the admin listener was refused: the token is wrong",
+        "listen.http: closed a connection of 127.0.0.1: it is not in `trust`",
+    ] {
+        assert!(said.contains(text), "{text}: {said}");
+    }
+    assert!(!said.contains("marker"), "{said}");
+}

@@ -197,6 +197,29 @@ fn the_address_of_a_client_comes_from_the_proxy_protocol_of_a_trusted_peer() {
     assert_eq!(unknown.rest(), "");
 }
 
+#[test]
+fn a_proxy_header_comes_within_the_time_of_a_head() {
+    let fixture = Fixture::new(
+        "[listen.behind]\nat = \"127.0.0.1:0\"\nproxy_protocol = true\n\
+         trust = [\"127.0.0.0/8\"]\nlimits = { head_time = \"5s\" }\n[route.r]\nrespond = 200\n",
+    );
+    let at = fixture.gateway.addresses()[1].1.clone();
+    let connect = || Peer::new(TcpStream::connect(&at).unwrap());
+    let mut slow = connect();
+    slow.write("PROXY TCP4 192.");
+    // It is accepted after the slow one.
+    let mut other = connect();
+    other.write("PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n");
+    for seconds in [4, 2] {
+        other.write(GET);
+        assert_eq!(other.message().status(), "200");
+        fixture.clock.advance(Duration::from_secs(seconds));
+    }
+    assert_eq!(slow.0.read(&mut [0]).unwrap(), 0, "it is closed");
+    other.write(GET);
+    assert_eq!(other.message().status(), "200", "it has its header");
+}
+
 /// A certificate that cannot be used is a message with its place, at `check` and at the start.
 #[test]
 fn a_certificate_that_is_missing_expired_or_of_another_key_is_a_message() {

@@ -17,7 +17,7 @@ settings! {
         /// TLS. Without it, the listener speaks plain HTTP.
         tls: Option<ListenTls> = None,
         /// Reads the PROXY protocol, version 1 or 2, from peers in `trust`. Other peers are
-        /// refused.
+        /// refused. Its header comes within `limits.head_time`.
         proxy_protocol: bool = false,
         /// The peers whose `Forwarded` and `X-Forwarded-*` fields are kept.
         trust: Vec<Network> = Vec::new(),
