@@ -209,7 +209,10 @@ impl Peer {
     /// Reads everything up to the end. A reset is an end, too.
     fn rest(&mut self) -> String {
         let mut rest = Vec::new();
-        let _ = self.0.read_to_end(&mut rest);
+        if let Err(why) = self.0.read_to_end(&mut rest) {
+            let is_reset = why.kind() == io::ErrorKind::ConnectionReset;
+            assert!(is_reset, "it has not ended: {why}");
+        }
         String::from_utf8(rest).unwrap()
     }
 
