@@ -21,7 +21,6 @@ pub(super) struct Held {
 /// The timeout of the command ends the entry of a request without a body. The time of a request with
 /// a body may be used up by its client: such an entry has no timeout of its own, and the request says
 /// which side was late.
-#[derive(Default)]
 pub(super) struct Admission {
     entry: Option<Entry>,
     lateness: Option<Arc<Lateness>>,

@@ -6,7 +6,7 @@
 //! | `asked` | the host of a request, as routes see it | |
 //! | `reply` | responses of the gateway itself | |
 //! | `gate` | what all requests share: loops, timers, ids | |
-//! | `held` | what a request holds at its server | |
+//! | `held` | what a request holds at its server; which side used up its time | |
 //! | `logged` | how a request ended: its line in the access log, its count | `gate`, `times` |
 //! | `line` | lines of the access log that are written later: files and tunnels | `logged` |
 //! | `copies` | a value that each loop holds, and that is replaced for all of them | |

@@ -20,42 +20,40 @@ fn judge(fixture: &Fixture) {
     fixture.clock.advance(Duration::from_secs(1));
 }
 
-/// Lets four clients send half of their bodies.
-fn send_halves(fixture: &Fixture, back: &Upstream, request: &str) -> Vec<(Peer, Peer)> {
-    let half = |_| {
+/// Lets four clients send half of their bodies, which are `half` to their server.
+fn send_halves(
+    fixture: &Fixture,
+    back: &Upstream,
+    (request, half): (&str, &str),
+) -> Vec<(Peer, Peer)> {
+    let send = |_| {
         let client = fixture.send(request);
         let mut server = back.accept();
         server.head();
-        assert_eq!(server.bytes(4), "half");
+        assert_eq!(server.bytes(half.len()), half);
         (client, server)
     };
-    let halves = (0..4).map(half).collect();
+    let halves = (0..4).map(send).collect();
     pass(fixture, back);
     halves
 }
 
 #[test]
 fn clients_that_do_not_send_their_bodies_do_not_open_the_breaker() {
-    let chunked = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n";
-    for (request, retry) in [(HALF, ""), (HALF, "\nretry = 2"), (chunked, "")] {
+    let plain = (HALF, "half");
+    let head = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let request = format!("{head}4\r\nhalf\r\n");
+    let chunked = (request.as_str(), "4\r\nhalf\r\n");
+    for (request, retry) in [(plain, ""), (plain, "\nretry = 2"), (chunked, "")] {
         let back = Upstream::new();
         let fixture = Fixture::with_route(&[&back], &format!("{SETTINGS}{retry}"));
-        let chunked = request == chunked;
-        let halves = (0..4).map(|_| {
-            let client = fixture.send(request);
-            let mut server = back.accept();
-            server.head();
-            assert!(server.bytes(if chunked { 9 } else { 4 }).contains("half"));
-            (client, server)
-        });
-        let halves: Vec<_> = halves.collect();
-        pass(&fixture, &back);
+        let halves = send_halves(&fixture, &back, request);
         fixture.clock.advance(Duration::from_millis(2500));
         for (mut client, mut server) in halves {
             let response = client.message();
             assert_eq!(response.status(), "408", "{request:?}");
             assert_eq!(response.field("connection"), Some("close"));
-            assert_eq!(server.rest().trim_end(), "");
+            assert_eq!(server.rest(), "");
         }
         judge(&fixture);
         pass(&fixture, &back);
@@ -88,7 +86,7 @@ fn a_client_that_expects_and_then_sends_nothing_is_late() {
 fn a_server_that_got_the_last_byte_late_is_not_judged() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], SETTINGS);
-    let mut halves = send_halves(&fixture, &back, HALF);
+    let mut halves = send_halves(&fixture, &back, (HALF, "half"));
     fixture.clock.advance(Duration::from_millis(1500));
     for (client, server) in &mut halves {
         client.write("halves");

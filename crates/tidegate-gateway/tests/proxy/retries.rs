@@ -128,14 +128,20 @@ fn a_client_that_leaves_in_a_pause_gets_no_further_attempt() {
     assert!(back.is_quiet());
 }
 
-#[test]
-fn a_reused_connection_that_the_server_has_closed_is_replaced() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "retry = 1");
+/// Sends a request that is served. Returns both ends, which are used by the next one.
+fn serve_first(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
     let mut client = fixture.send(GET);
     let mut server = back.accept();
     server.serve(OK);
     assert_eq!(client.message().body, "ok");
+    (client, server)
+}
+
+#[test]
+fn a_reused_connection_that_the_server_has_closed_is_replaced() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "retry = 1");
+    let (mut client, server) = serve_first(&fixture, &back);
     drop(server);
     client.write(GET);
     back.accept().serve(OK);
@@ -147,10 +153,7 @@ fn a_reused_connection_that_the_server_has_closed_is_replaced() {
 fn a_reused_connection_that_the_server_closes_now_is_replaced_without_retries() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], "");
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    let (mut client, mut server) = serve_first(&fixture, &back);
     client.write(GET);
     server.message();
     drop(server);
@@ -174,10 +177,7 @@ fn a_new_connection_that_the_server_closes_is_not_replaced_without_retries() {
 fn an_unsafe_request_is_not_sent_again_on_another_connection() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], "");
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    let (mut client, mut server) = serve_first(&fixture, &back);
     client.write("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     server.message();
     drop(server);
