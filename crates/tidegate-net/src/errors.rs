@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tidegate_promise::Failure;
 
+use crate::sys::is_out_of_descriptors;
+
 /// An error of a channel or of a user-defined source, beyond those of the operating system.
 ///
 /// ```
@@ -401,6 +403,31 @@ fn because(why: Option<&Failure>) -> String {
 }
 
 impl NetError {
+    /// Returns `true` if an operation failed because this process or the system had no descriptor or
+    /// no memory left: the peer is not the cause.
+    ///
+    /// ```
+    /// use tidegate_net::NetError;
+    /// use tidegate_promise::Failure;
+    ///
+    /// let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    /// assert!(!NetError::is_out_of_descriptors(&Failure::new(reset)));
+    /// ```
+    pub fn is_out_of_descriptors(why: &Failure) -> bool {
+        let mut next: Option<&(dyn Error + 'static)> = Some(why);
+        while let Some(why) = next {
+            let system = match why.downcast_ref::<Failure>() {
+                Some(why) => why.downcast_ref::<io::Error>(),
+                None => why.downcast_ref(),
+            };
+            if system.is_some_and(is_out_of_descriptors) {
+                return true;
+            }
+            next = why.source();
+        }
+        false
+    }
+
     /// Returns `true` if this error closes the channel when no handler takes it.
     pub(crate) fn is_fatal(&self) -> bool {
         !matches!(self, Self::DatagramLost { .. } | Self::ReceiveFailed(_))
@@ -461,6 +488,20 @@ mod tests {
 
     fn reset() -> Failure {
         Failure::new(io::Error::from(io::ErrorKind::ConnectionReset))
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_lack_of_descriptors_is_found_below_what_was_tried() {
+        let (mfile, refused) = (24, 111);
+        for (code, expected) in [(mfile, true), (refused, false)] {
+            let system = || io::Error::from_raw_os_error(code);
+            let tried = tried("cannot connect", system());
+            let closed = NetError::Closed(Some(Failure::new(system())));
+            for why in [Failure::new(system()), Failure::new(tried), closed.into()] {
+                assert_eq!(NetError::is_out_of_descriptors(&why), expected, "{why}");
+            }
+        }
     }
 
     #[test]

@@ -33,20 +33,23 @@ fn out_of_descriptors_accepting_pauses_and_goes_on() {
         .unwrap();
     let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     fillers.pop();
-    let mut refused = TcpStream::connect(server.local_addr()).unwrap();
-    // There is no descriptor to accept the connection: the spare one is used to close it.
-    assert_eq!(refused.read(&mut [0; 1]).unwrap(), 0);
-    group.next().settle();
-    assert_eq!(group.io_metrics()[0].accept_pauses, 1);
+    // There is no descriptor to accept the connection, so it waits: it is not closed.
+    let mut waits = TcpStream::connect(server.local_addr()).unwrap();
     log.wait_for(1);
+    assert_eq!(group.io_metrics()[0].accept_pauses, 1);
     let received = log.take().remove(0);
     let address = server.local_addr().to_string();
     assert!(
         received.contains(&address) && received.contains("for 1s"),
         "{received}"
     );
-    drop((fillers, refused));
-    let mut waits = TcpStream::connect(server.local_addr()).unwrap();
+    // The spare one is free for others meanwhile. Once they have it, the pause goes on.
+    let last = File::open("/dev/null").unwrap();
+    assert!(File::open("/dev/null").is_err());
+    clock.advance(Duration::from_secs(1));
+    log.wait_for(1);
+    assert_eq!(group.io_metrics()[0].accept_pauses, 2);
+    drop((fillers, last));
     waits.write_all(b"x").unwrap();
     clock.advance(Duration::from_millis(999));
     assert_eq!(server.accepted(), 0, "it pauses");

@@ -1,7 +1,6 @@
 //! The event of a failed accept, also if the subscriber panics or uses the server. The test is alone in
 //! its process, because it lowers the limit of descriptors.
 use std::fs::File;
-use std::io::Read;
 use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tidegate_core::ManualClock;
 use tidegate_net::{NetGroup, Server};
-use tidegate_testkit::{Log, Recorder};
+use tidegate_testkit::{Log, Recorder, until};
 use tracing::Level;
 use tracing::subscriber::set_global_default;
 
@@ -45,12 +44,13 @@ fn fail_to_accept(group: &NetGroup, reenters: bool) -> String {
     *REENTERS.lock().expect("no panic") = reenters.then(|| server.clone());
     let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     fillers.pop();
-    let mut refused = TcpStream::connect(server.local_addr()).expect("it listens");
-    // There is no descriptor to accept the connection: the spare one is used to close it.
-    let end = refused.read(&mut [0; 1]).expect("it is closed in order");
-    assert_eq!(end, 0);
+    let pauses = || group.io_metrics()[0].accept_pauses;
+    let before = pauses();
+    // There is no descriptor to accept the connection: it waits.
+    let waits = TcpStream::connect(server.local_addr()).expect("it listens");
+    until("accepting pauses", || pauses() > before);
     group.next().settle();
-    drop((fillers, refused));
+    drop((fillers, waits));
     server.local_addr().to_string()
 }
 

@@ -27,6 +27,8 @@ pub(crate) enum ChannelRequest {
     AutoRead(bool),
     Read,
     CanRead,
+    /// The peer in memory has closed its sending half.
+    HangUp,
     CanWrite,
     /// A part of the file that is being sent was read.
     FileRead(io::Result<Bytes>),
@@ -44,6 +46,8 @@ pub(crate) enum ChannelRequest {
     Deadline(u32, u8, Option<u64>),
     /// A handler on another executor sets whether the channel allows half-closure.
     HalfClosure(bool),
+    /// A handler on another executor sets whether the channel closes when the peer hangs up.
+    CloseOnHangUp(bool),
     /// An action of a handler on another executor.
     Stage(u32, RemoteAction),
     Inbound(Msg),

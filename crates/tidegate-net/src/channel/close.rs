@@ -50,6 +50,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if matches!(life, Life::Closed) {
             return;
         }
+        if io.state.flags.any(Flags::ABORTED) {
+            self.transport.reset_on_close();
+        }
         self.transport = Transport::Gone;
         self.early = None;
         io.end_deadlines();

@@ -189,6 +189,10 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         {
             self.fail(why, io_context);
         }
+        if self.state().input == Input::HungUp && self.state().is_left() {
+            let cause = self.pipeline.io().close_cause.clone();
+            self.close(cause, io_context);
+        }
     }
 
     /// Runs what comes before reading and writing: the start, the connect, the requests.

@@ -57,7 +57,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.lend(io_context);
         self.pipeline.read_last(Msg::Bytes(bytes));
         self.take_back(io_context);
-        if self.has(Flags::FLUSH) && self.pipeline.is_idle() {
+        if self.is_to_send() && self.pipeline.is_idle() {
             if self.sends_late(io_context) {
                 self.pipeline.end_turn();
                 return Next::SendLate;
@@ -96,6 +96,13 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if let Some(lent) = &mut self.pipeline.io_mut().lent {
             lent.return_consumed(&mut io_context.chunk);
         }
+    }
+
+    /// Returns `true` if flushed data has to be sent, and the channel is not aborted.
+    #[inline(always)]
+    pub(super) fn is_to_send(&self) -> bool {
+        let mask = Flags::FLUSH.union(Flags::ABORTED);
+        self.state().flags.exactly(Flags::FLUSH, mask)
     }
 
     /// Returns `true` if nothing is pending, nothing was requested, and handlers and other threads

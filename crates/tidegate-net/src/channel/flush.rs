@@ -40,7 +40,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Sends the flushed data.
     pub(super) fn flush(&mut self, io_context: &mut IoContext) {
-        if self.has(Flags::WRITE_BLOCKED) || !self.state().is_open() {
+        let stops = Flags::WRITE_BLOCKED.union(Flags::ABORTED);
+        if self.has(stops) || !self.state().is_open() {
             return;
         }
         if let Transport::Udp(_) = self.transport {

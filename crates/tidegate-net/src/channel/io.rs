@@ -369,6 +369,14 @@ impl ChannelIo {
         self.end(RequestedEnd::Now);
     }
 
+    /// Requests a close that drops what is not sent, even if it was flushed, and resets the
+    /// connection.
+    #[cold]
+    pub(crate) fn request_abort(&mut self) {
+        self.state.flags.set(Flags::ABORTED);
+        self.request_close();
+    }
+
     /// Requests a close after everything that was written before.
     #[cold]
     pub(crate) fn request_close_when_flushed(&mut self) {

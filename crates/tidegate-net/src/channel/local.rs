@@ -122,7 +122,7 @@ impl LocalEnd {
         way.shut = true;
         let reader = way.reader.clone();
         drop(way);
-        post_to(reader, ChannelRequest::CanRead);
+        post_to(reader, ChannelRequest::HangUp);
     }
 }
 

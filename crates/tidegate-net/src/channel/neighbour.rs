@@ -239,7 +239,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if self.has(Flags::TURN_OWED) {
             return self.ready(Readiness::WRITE, io_context);
         }
-        if self.state().is_open() && self.has(Flags::FLUSH) && !self.has(WAITS) {
+        if self.state().is_open() && self.is_to_send() && !self.has(WAITS) {
             match self.send_one(io_context) {
                 Ok(spent) => drop(spent),
                 Err(first) => {
@@ -272,7 +272,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.lend(io_context);
         self.pipeline.write(passed, None);
         self.take_back(io_context);
-        if self.has(Flags::FLUSH) && self.pipeline.is_idle() {
+        if self.is_to_send() && self.pipeline.is_idle() {
             match self.send_one(io_context) {
                 Ok(spent) => drop(spent),
                 Err(first) => self.drain(first, io_context),

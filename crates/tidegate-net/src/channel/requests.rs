@@ -12,6 +12,7 @@ use super::spare_requests;
 use super::state::{Flags, Life, Output, RequestedEnd};
 use crate::message::Msg;
 use crate::reactor::IoContext;
+use crate::sys::Readiness;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Handles the queued requests, oldest first.
@@ -81,6 +82,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             ChannelRequest::AutoRead(yes) => self.pipeline.set_auto_read(yes),
             ChannelRequest::Read => self.pipeline.out(OutOp::Read),
             ChannelRequest::CanRead => self.set(Flags::READ_READY),
+            ChannelRequest::HangUp => self.remember(Readiness::READ | Readiness::HANG_UP),
             ChannelRequest::CanWrite => {
                 self.clear(Flags::WRITE_BLOCKED);
                 self.pipeline.io_mut().flush_rest();
@@ -108,7 +110,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             }
             setting @ (ChannelRequest::UserWritable(..)
             | ChannelRequest::Deadline(..)
-            | ChannelRequest::HalfClosure(_)) => self.handle_setting(setting),
+            | ChannelRequest::HalfClosure(_)
+            | ChannelRequest::CloseOnHangUp(_)) => self.handle_setting(setting),
         }
     }
 
@@ -164,6 +167,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             }
             ChannelRequest::HalfClosure(yes) => {
                 self.state_mut().flags.put(Flags::HALF_CLOSURE, yes)
+            }
+            ChannelRequest::CloseOnHangUp(yes) => {
+                self.state_mut().flags.put(Flags::CLOSE_ON_HANG_UP, yes)
             }
             other => discard(other),
         }

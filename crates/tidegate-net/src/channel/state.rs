@@ -24,7 +24,7 @@
 //! | `life` to `Open`, `Connecting` | `core`: first event, end of a connect | `New`, `Connecting` |
 //! | `life` to `Off` and back | `registration` | `Open`, `Off` |
 //! | `life` to `Closed` | `close` | any but `Closed` |
-//! | `input` to `HungUp` | `core` and `registration`, when the poller reports it | `Open`, `Off` |
+//! | `input` to `HungUp` | `core`, `registration` and `requests`, when the poller or the peer reports it | `Open`, `Off` |
 //! | `input` to `Shut` | `core`, when a read finds the end | `Open` |
 //! | `output` to `Ending` | the handlers, through [`ChannelIo`](super::ChannelIo) | any |
 //! | `output` to `Shut` | `close`, when everything is sent | `Open` |
@@ -137,6 +137,12 @@ impl Flags {
 
     /// The channel stays open when the peer closes its sending half.
     pub(crate) const HALF_CLOSURE: Self = Self(1 << 17);
+
+    /// The channel closes when the peer has closed its sending half, even while it does not read.
+    pub(crate) const CLOSE_ON_HANG_UP: Self = Self(1 << 22);
+
+    /// The close drops what is not sent, and resets the connection.
+    pub(crate) const ABORTED: Self = Self(1 << 23);
 
     /// The channel took a write of another channel of its loop, and gets a turn for it at the end
     /// of the task.
@@ -277,11 +283,27 @@ impl State {
         self.flags.any(Flags::READ_READY) && self.flags.any(READS)
     }
 
+    /// Returns `true` if the peer has closed its sending half.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.input != Input::Open
+    }
+
     /// Records that the peer has closed its sending half.
     pub(crate) fn hang_up(&mut self) {
         if self.input == Input::Open {
             self.input = Input::HungUp;
         }
+    }
+
+    /// Returns `true` if the channel is to be closed because the peer has closed its sending half,
+    /// although nothing is read for now. What is still to be sent before a requested end is sent.
+    #[cold]
+    pub(crate) fn is_left(&self) -> bool {
+        const ASKED: Flags = Flags::CLOSE_ON_HANG_UP;
+        let open = self.is_open() && !self.has_end_to_do() && self.output == Output::Open;
+        open && self
+            .flags
+            .exactly(ASKED, ASKED.union(READS).union(Flags::HALF_CLOSURE))
     }
 
     /// Requests an end. An earlier request to end `Now` stays.

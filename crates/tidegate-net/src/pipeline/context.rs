@@ -72,6 +72,15 @@ impl HandlerContext<'_> {
         self.out(OutOp::Close);
     }
 
+    /// Closes the channel and resets its connection, as [`Channel::abort`] does, but at once: nothing
+    /// that waits is sent any more, even if it was flushed before, and no other handler can send
+    /// something first or hold the close back. For a message that must not reach the peer any more,
+    /// since it is sent elsewhere. A handler on another executor asks for it like [`Channel::abort`].
+    pub fn abort(&mut self) {
+        self.parts.io.request_abort();
+        self.post_to_channel(|| ChannelRequest::Abort);
+    }
+
     /// Closes the channel once everything written so far is sent: see
     /// [`Channel::close_when_flushed`].
     pub fn close_when_flushed(&mut self) {
@@ -91,6 +100,13 @@ impl HandlerContext<'_> {
     #[inline]
     pub fn is_writable(&self) -> bool {
         self.parts.io.is_writable()
+    }
+
+    /// Returns `true` if the peer is known to have closed its sending half. The poller reports it also
+    /// while the channel does not read, and bytes from before may still be unread. A handler on an
+    /// executor of its own does not learn it.
+    pub fn has_hung_up(&self) -> bool {
+        self.parts.io.state.is_hung_up()
     }
 
     /// Returns how many bytes may be written before the channel becomes unwritable.
@@ -247,6 +263,19 @@ impl HandlerContext<'_> {
     pub fn set_half_closure(&mut self, yes: bool) {
         self.parts.io.state.flags.put(Flags::HALF_CLOSURE, yes);
         self.post_to_channel(|| ChannelRequest::HalfClosure(yes));
+    }
+
+    /// Sets whether the channel closes as soon as the peer has closed its sending half, even while
+    /// nothing is [read](Self::set_auto_read) from it: bytes that are not read yet are lost. `false` at
+    /// first, so that the channel closes when the end is read. No effect while the channel allows
+    /// [half-closure](Self::set_half_closure), or while it sends the rest before it is closed.
+    ///
+    /// For a handler that works for its peer and holds its input back meanwhile, such as a proxy: it
+    /// stops when the peer is gone. The end of a stream comes after its bytes, so it is not seen while
+    /// the system has no more room for them.
+    pub fn set_close_on_hang_up(&mut self, yes: bool) {
+        self.parts.io.state.flags.put(Flags::CLOSE_ON_HANG_UP, yes);
+        self.post_to_channel(|| ChannelRequest::CloseOnHangUp(yes));
     }
 
     /// Returns `true` if the channel stays open when the peer closes its sending half.

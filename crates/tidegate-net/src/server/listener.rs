@@ -413,14 +413,11 @@ impl ListenerCore {
         }
     }
 
-    /// Pauses accepting, usually because there are no descriptors left. Closes one waiting
-    /// connection with the help of the spare descriptor, so that its client sees it closed. The
-    /// others wait.
+    /// Pauses accepting, usually because there are no descriptors left. The clients wait. The
+    /// connections that are open may use the spare descriptor meanwhile.
     fn pause(&mut self, why: &io::Error, is_traced: bool, io_context: &mut IoContext) {
         io_context.counters.accept_pauses.add(1);
-        let listener = &self.listener;
-        self.spare
-            .without(|| listener.as_ref().map(|listener| drop(listener.accept())));
+        self.spare.release();
         self.paused = true;
         let accepting = Arc::clone(&self.accepting);
         let config = &self.accepting.config;
@@ -436,6 +433,17 @@ impl ListenerCore {
             is_traced,
             &format_args!("the server on {at} accepts no connections for {pause:?}: {why}"),
         );
+    }
+
+    /// Ends the pause, unless there are still no descriptors. Returns `true` if it has ended.
+    fn end_pause(&mut self, io_context: &mut IoContext) -> bool {
+        self.paused = false;
+        let Err(why) = self.spare.take_back() else {
+            return true;
+        };
+        let is_traced = self.trace_failure(&why);
+        self.pause(&why, is_traced, io_context);
+        false
     }
 }
 
@@ -516,9 +524,7 @@ impl IoSource for ListenerCore {
         let told = Readiness::READ | Readiness::HANG_UP | Readiness::ERROR;
         let mut due = readiness.any(told);
         if self.accepting.resume.swap(false, Ordering::Relaxed) {
-            self.paused = false;
-            self.spare.refill();
-            due = true;
+            due |= self.end_pause(io_context);
         }
         due |= self.accepting.look_again.swap(false, Ordering::Relaxed);
         if due && !self.paused && self.accept(io_context) {

@@ -16,8 +16,8 @@ pub(crate) trait Adopted: Sized {
     fn into_std(self) -> Self::Std;
 }
 
-/// A descriptor that is held only to be released. The released descriptor is used to accept a
-/// connection for which there is no room, so that the peer sees it closed.
+/// A descriptor that is held only to be released. A listener without descriptors releases it while
+/// it pauses: the connections that are open have one more, and accepting does not take the last one.
 #[derive(Debug)]
 pub(crate) struct SpareDescriptor {
     held: Option<File>,
@@ -25,28 +25,36 @@ pub(crate) struct SpareDescriptor {
 
 impl SpareDescriptor {
     pub(crate) fn new() -> Self {
-        Self { held: open() }
+        Self { held: open().ok() }
     }
 
-    /// Releases the descriptor while `with` runs. Returns `None` if none is held.
-    pub(crate) fn without<R>(&mut self, with: impl FnOnce() -> R) -> Option<R> {
-        drop(self.held.take()?);
-        let done = with();
-        self.held = open();
-        Some(done)
+    /// Releases the descriptor.
+    pub(crate) fn release(&mut self) {
+        self.held = None;
     }
 
-    /// Tries to hold a descriptor again.
-    pub(crate) fn refill(&mut self) {
-        if self.held.is_none() {
-            self.held = open();
+    /// Holds a descriptor again. If that fails for another reason than a lack of descriptors, none
+    /// is held: on Windows there is none, and sockets do not run out before memory does.
+    ///
+    /// # Errors
+    ///
+    /// There is still no descriptor left.
+    pub(crate) fn take_back(&mut self) -> io::Result<()> {
+        if self.held.is_some() {
+            return Ok(());
+        }
+        match open() {
+            Err(why) if is_out_of_descriptors(&why) => Err(why),
+            held => {
+                self.held = held.ok();
+                Ok(())
+            }
         }
     }
 }
 
-/// Returns `None` on Windows, too, where sockets do not run out before memory does.
-fn open() -> Option<File> {
-    File::open("/dev/null").ok()
+fn open() -> io::Result<File> {
+    File::open("/dev/null")
 }
 
 /// Returns `true` if an error means that the process or the system has no descriptor or memory

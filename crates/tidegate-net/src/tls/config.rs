@@ -139,7 +139,11 @@ impl TlsServer {
 
     /// Creates the handler of one connection.
     pub fn handler(&self) -> Tls {
-        Tls::new(Side::Server(self.clone()), self.timeout)
+        let times = Times {
+            handshake: self.timeout,
+            connect: Duration::ZERO,
+        };
+        Tls::new(Side::Server(self.clone()), times)
     }
 
     fn connection(&self) -> Result<Connection, rustls::Error> {
@@ -172,7 +176,7 @@ impl fmt::Debug for TlsServer {
 #[derive(Clone)]
 pub struct TlsClient {
     config: Arc<ClientConfig>,
-    timeout: Duration,
+    times: Times,
 }
 
 impl TlsClient {
@@ -221,7 +225,10 @@ impl TlsClient {
     pub fn from_config(config: Arc<ClientConfig>) -> Self {
         Self {
             config,
-            timeout: TlsServer::DEFAULT_HANDSHAKE_TIMEOUT,
+            times: Times {
+                handshake: TlsServer::DEFAULT_HANDSHAKE_TIMEOUT,
+                connect: Duration::ZERO,
+            },
         }
     }
 
@@ -233,7 +240,15 @@ impl TlsClient {
 
     /// Sets the limit for the duration of a handshake; zero means no limit.
     pub fn handshake_timeout(mut self, after: Duration) -> Self {
-        self.timeout = after;
+        self.times.handshake = after;
+        self
+    }
+
+    /// Sets the limit for the time from the begin of the connect to the end of the handshake; zero
+    /// means no limit, which is the default. The limit of the handshake alone holds as well. For a
+    /// handler that is added to an open connection, the time begins when it is added.
+    pub fn connect_timeout(mut self, after: Duration) -> Self {
+        self.times.connect = after;
         self
     }
 
@@ -268,13 +283,37 @@ pub struct TlsName {
 impl TlsName {
     /// Creates the handler of one connection.
     pub fn handler(&self) -> Tls {
-        Tls::new(Side::Client(self.clone()), self.client.timeout)
+        Tls::new(Side::Client(self.clone()), self.client.times)
     }
 
     fn connection(&self) -> Result<Connection, rustls::Error> {
         let config = Arc::clone(&self.client.config);
         let client = rustls::ClientConnection::new(config, self.name.clone())?;
         Ok(Connection::Client(client))
+    }
+}
+
+/// The limits of a handshake; zero means none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    handshake: Duration,
+    /// With the connect before it.
+    connect: Duration,
+}
+
+impl Times {
+    /// Returns how long a handshake may take that begins when the connect has taken `passed`, and the
+    /// error if it takes longer. `None` if there is no limit.
+    pub(super) fn left(self, passed: Duration) -> Option<(Duration, TlsError)> {
+        let Self { handshake, connect } = self;
+        let alone = (handshake, TlsError::HandshakeTimeout(handshake));
+        let alone = Some(alone).filter(|_| !handshake.is_zero());
+        let left = connect.saturating_sub(passed);
+        let both = Some((left, TlsError::ConnectTimeout(connect))).filter(|_| !connect.is_zero());
+        match (alone, both) {
+            (Some(alone), Some(both)) if alone.0 < both.0 => Some(alone),
+            (alone, both) => both.or(alone),
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub enum TlsError {
     Handshake(rustls::Error),
     /// The handshake was not done within the handshake timeout, which is given here.
     HandshakeTimeout(Duration),
+    /// The connect and the handshake were not done within the time for both, which is given here.
+    ConnectTimeout(Duration),
     /// The peer closed the connection before the handshake was done.
     ClosedInHandshake,
     /// The connection failed after the handshake, for example because of a corrupt record.
@@ -53,6 +55,11 @@ impl fmt::Display for TlsError {
                 f,
                 "the TLS handshake took longer than {what:?}; check the peer, or raise \
                  `handshake_timeout`"
+            ),
+            Self::ConnectTimeout(what) => write!(
+                f,
+                "the connect and the TLS handshake took longer than {what:?}; check the peer, or \
+                 raise `connect_timeout`"
             ),
             Self::ClosedInHandshake => {
                 f.write_str("the peer closed the connection during the TLS handshake")

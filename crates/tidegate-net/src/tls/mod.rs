@@ -18,7 +18,7 @@ use rustls::{Connection, ProtocolVersion};
 use tidegate_core::Blocking;
 use tidegate_promise::{Failure, Promise};
 
-use self::config::Side;
+use self::config::{Side, Times};
 pub use self::config::{TlsClient, TlsName, TlsServer};
 pub use self::error::TlsError;
 use self::files::HeldFiles;
@@ -64,7 +64,11 @@ pub struct Tls {
     /// `None` until the channel is open.
     tls: Option<Box<Connection>>,
     state: State,
-    timeout: Duration,
+    times: Times,
+    /// What the peer has exceeded if the deadline comes.
+    late: Option<TlsError>,
+    /// When the handler was added, in nanoseconds of the loop's clock. The connect begins then.
+    added: u64,
     /// Data that was written and is not encrypted yet.
     held: Vec<(Bytes, Option<Promise<()>>)>,
     held_bytes: usize,
@@ -112,12 +116,14 @@ struct TlsProgress {
 }
 
 impl Tls {
-    fn new(side: Side, timeout: Duration) -> Self {
+    fn new(side: Side, times: Times) -> Self {
         Self {
             side,
             tls: None,
             state: State::Handshaking,
-            timeout,
+            times,
+            late: None,
+            added: 0,
             held: Vec::new(),
             held_bytes: 0,
             files: None,
@@ -143,8 +149,10 @@ impl Tls {
             }
             Err(why) => return self.fail(TlsError::Handshake(why), ctx),
         }
-        if !self.timeout.is_zero() {
-            ctx.deadline(HANDSHAKE, self.timeout);
+        let passed = ctx.now().saturating_sub(self.added);
+        if let Some((left, late)) = self.times.left(Duration::from_nanos(passed)) {
+            self.late = Some(late);
+            ctx.deadline(HANDSHAKE, left);
         }
         self.send(ctx);
         self.read_on(ctx);
@@ -423,6 +431,7 @@ impl Inbound for Tls {
     const DUPLEX: bool = true;
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.added = ctx.now();
         // The handler was added to an open connection.
         if ctx.channel().is_active() {
             self.start(ctx);
@@ -489,8 +498,10 @@ impl Inbound for Tls {
     }
 
     fn deadline(&mut self, _key: u8, ctx: &mut InboundContext<'_, Self>) {
-        if self.state == State::Handshaking {
-            self.fail(TlsError::HandshakeTimeout(self.timeout), ctx);
+        if self.state == State::Handshaking
+            && let Some(late) = self.late.take()
+        {
+            self.fail(late, ctx);
         }
     }
 }

@@ -150,6 +150,45 @@ fn a_channel_that_is_aborted_resets_its_connection() {
     assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset);
 }
 
+/// Writes and flushes what it receives, then aborts.
+struct TakesBack;
+
+impl Inbound for TakesBack {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write(bytes);
+        ctx.flush();
+        ctx.abort();
+        ctx.flush();
+    }
+}
+
+#[test]
+fn what_was_flushed_before_an_abort_is_not_sent() {
+    // Before the abort, in the same turn: by the handler, or by another part of the program.
+    for early in [false, true] {
+        let mut channel = EmbeddedChannel::new(|p| p.add("back", TakesBack)).unwrap();
+        let done = early.then(|| channel.channel().write_and_flush_with("early"));
+        channel.receive("late");
+        assert!(!channel.is_open());
+        let sent = channel.sent();
+        assert!(!sent.ends_with(b"late"), "{sent:?}");
+        assert!(done.is_none_or(|done| done.wait().is_ok() == (sent == "early")));
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let pinned = tidegate_net::pinned("io", 1).unwrap();
+    let client = Client::builder(&pinned).pipeline(|p| p.add("back", TakesBack));
+    let connecting = client.connect(listener.local_addr().unwrap());
+    let (mut peer, _) = listener.accept().unwrap();
+    connecting.wait().unwrap();
+    peer.write_all(b"hi").unwrap();
+    let why = peer.read(&mut [0; 8]).unwrap_err();
+    assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
 /// Counts what the peer sends, and responds at the end of the peer's stream: it enables half-closure
 /// itself.
 #[derive(Default)]

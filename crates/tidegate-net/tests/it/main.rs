@@ -30,6 +30,7 @@ mod handed_back;
 mod handle_guarantees;
 mod handler_lifecycle;
 mod handlers;
+mod hang_ups;
 #[cfg(unix)]
 mod hostile_sources;
 #[cfg(feature = "tls")]

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::tls::{TlsError, TlsHandshake, TlsVersion, rustls};
+use tidegate_net::tls::{TlsClient, TlsError, TlsHandshake, TlsVersion, rustls};
 use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, UserEvent, WaterMarks,
+    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineBuilder, UserEvent,
+    WaterMarks,
 };
 use tidegate_testkit::Log;
 
@@ -148,6 +149,73 @@ fn only_a_handshake_that_takes_too_long_is_ended() {
     quick.run();
     quick.server.advance(60 * SECOND);
     assert!(quick.server.is_open());
+}
+
+/// Tells the handlers behind it later that the channel is open.
+struct Connecting;
+
+/// The event that says so.
+struct Connected;
+
+impl Inbound for Connecting {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Bytes;
+
+    fn active(&mut self, _: &mut InboundContext<'_, Self>) {}
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(bytes);
+    }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        match event.downcast_ref::<Connected>() {
+            Some(_) => ctx.fire_active(),
+            None => ctx.fire_event(event),
+        }
+    }
+}
+
+/// Returns a channel whose connect has taken this long.
+fn connected_after(took: Duration, tls: &TlsClient) -> EmbeddedChannel {
+    let name = tls.name("a.test").unwrap();
+    let pipeline = |p: PipelineBuilder| {
+        let p = p.add("connecting", Connecting);
+        p.add_duplex("tls", name.handler())
+    };
+    let mut channel = EmbeddedChannel::new(pipeline).unwrap();
+    channel.advance(took);
+    assert!(channel.sent().is_empty(), "not connected yet");
+    channel.channel().fire_event(Connected);
+    channel.run();
+    assert!(!channel.sent().is_empty(), "the handshake has begun");
+    channel
+}
+
+#[test]
+fn connect_and_handshake_share_one_limit() {
+    let client = Authority::new().client();
+    let both = client.clone().connect_timeout(5 * SECOND);
+    let mut slow = connected_after(3 * SECOND, &both);
+    slow.advance(SECOND);
+    assert!(slow.is_open());
+    slow.advance(SECOND);
+    let why = only_error(&mut slow);
+    assert!(matches!(why, TlsError::ConnectTimeout(after) if after == 5 * SECOND));
+
+    // The handshake alone has its own limit, whichever is over first.
+    let short = both.clone().handshake_timeout(SECOND);
+    let mut slow = connected_after(SECOND, &short);
+    slow.advance(SECOND);
+    let why = only_error(&mut slow);
+    assert!(matches!(why, TlsError::HandshakeTimeout(after) if after == SECOND));
+
+    // Without a limit for both, the connect does not count.
+    let mut slow = connected_after(60 * SECOND, &client.handshake_timeout(3 * SECOND));
+    slow.advance(2 * SECOND);
+    assert!(slow.is_open());
+    slow.advance(SECOND);
+    assert!(!slow.is_open());
 }
 
 #[test]

@@ -1,0 +1,166 @@
+//! A peer that ends its stream while nothing is read from it.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_loop::EventLoop;
+use tidegate_net::{EmbeddedChannel, Handler, Inbound, InboundContext, Nothing};
+use tidegate_testkit::Log;
+
+use crate::{dial, group, serve};
+
+/// Says what it has read, and then reads nothing more.
+struct ReadsOnce {
+    log: Log<String>,
+    /// It wants the channel to be closed when the peer hangs up.
+    closes: bool,
+    /// It allows half-closure.
+    halves: bool,
+}
+
+impl ReadsOnce {
+    fn new(log: &Log<String>) -> Self {
+        Self {
+            log: log.clone(),
+            closes: true,
+            halves: false,
+        }
+    }
+}
+
+impl Inbound for ReadsOnce {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        ctx.set_close_on_hang_up(self.closes);
+        ctx.set_half_closure(self.halves);
+    }
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        self.log.push(String::from_utf8_lossy(&bytes).into_owned());
+        ctx.set_auto_read(false);
+        ctx.write("once");
+        ctx.flush();
+    }
+
+    fn inactive(&mut self, _: &mut InboundContext<'_, Self>) {
+        self.log.push("closed".to_owned());
+    }
+}
+
+#[test]
+fn a_peer_that_hangs_up_closes_a_channel_that_does_not_read() {
+    let log = Log::new();
+    let mut channel = EmbeddedChannel::new(|p| p.add("once", ReadsOnce::new(&log))).unwrap();
+    channel.receive("first");
+    channel.receive("second");
+    assert!(channel.is_open());
+    channel.end_input();
+    assert!(!channel.is_open());
+    assert_eq!(log.take(), ["first", "closed"]);
+}
+
+#[test]
+fn without_the_request_the_end_waits_for_what_is_not_read() {
+    for halves in [false, true] {
+        let log = Log::new();
+        let handler = ReadsOnce {
+            closes: halves,
+            halves,
+            ..ReadsOnce::new(&log)
+        };
+        let mut channel = EmbeddedChannel::new(|p| p.add("once", handler)).unwrap();
+        channel.receive("first");
+        channel.receive("second");
+        channel.end_input();
+        assert!(channel.is_open());
+        channel.channel().set_auto_read(true);
+        channel.run();
+        channel.channel().set_auto_read(true);
+        channel.run();
+        assert_eq!(log.take()[..2], ["first", "second"]);
+        assert_eq!(channel.is_open(), halves);
+    }
+}
+
+#[test]
+fn the_rest_before_a_close_is_sent_to_a_peer_that_hangs_up() {
+    let log = Log::new();
+    let mut channel = EmbeddedChannel::new(|p| p.add("once", ReadsOnce::new(&log))).unwrap();
+    channel.receive("first");
+    assert_eq!(channel.sent(), "once");
+    channel.set_room(Some(3));
+    channel.channel().write("the rest");
+    drop(channel.channel().close_when_flushed());
+    channel.run();
+    channel.end_input();
+    assert!(channel.is_open());
+    channel.set_room(None);
+    assert_eq!(channel.sent(), "the rest");
+    assert!(!channel.is_open());
+}
+
+#[test]
+fn a_handler_on_another_executor_can_request_it() {
+    let log = Log::new();
+    let (apart, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
+    let handler = Handler::inbound_on(apart.executor(), ReadsOnce::new(&log));
+    let mut channel = EmbeddedChannel::new(|p| p.add_handler("once", handler)).unwrap();
+    let mut run = |channel: &mut EmbeddedChannel| {
+        for _ in 0..4 {
+            manual_loop.run_until_idle();
+            channel.run();
+        }
+    };
+    run(&mut channel);
+    channel.receive("first");
+    run(&mut channel);
+    assert!(channel.is_open());
+    channel.end_input();
+    run(&mut channel);
+    assert!(!channel.is_open());
+    assert_eq!(log.take(), ["first", "closed"]);
+}
+
+#[test]
+fn a_socket_of_which_nothing_is_read_reports_the_end_of_its_peer() {
+    let log = Log::new();
+    let (group, own) = (group(1), log.clone());
+    let server = serve(&group, move |p| p.add("once", ReadsOnce::new(&own)));
+    // With the end behind bytes that nobody reads, alone, and in one event with the first bytes.
+    for (waits, rest) in [(true, "rest"), (true, ""), (false, "rest"), (false, "")] {
+        let mut peer = dial(&server);
+        peer.set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        peer.write_all(b"first").unwrap();
+        if waits {
+            let mut once = [0; 4];
+            peer.read_exact(&mut once).unwrap();
+            assert_eq!(&once, b"once");
+        }
+        peer.write_all(rest.as_bytes()).unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        log.wait_for(2);
+        let seen = log.take();
+        assert!(seen[0].starts_with("first"), "{seen:?}");
+        assert_eq!(seen[1], "closed");
+    }
+}
+
+#[test]
+fn an_end_in_memory_reports_the_end_of_its_peer() {
+    let log = Log::new();
+    let (group, own) = (group(1), log.clone());
+    let pair = group.local_pair(|p| p, move |p| p.add("once", ReadsOnce::new(&own)));
+    let (near, _far) = pair.wait().unwrap();
+    near.write_and_flush("first");
+    log.wait_for(1);
+    near.write_and_flush("second");
+    drop(near.close_when_flushed());
+    log.wait_for(2);
+    assert_eq!(log.take(), ["first", "closed"]);
+}
