@@ -67,6 +67,11 @@ impl CircuitBreaker {
         }
     }
 
+    /// Returns `true` if a call that is no probe would be denied. Does not count as a try.
+    pub(crate) fn denies(&self, now: u64) -> bool {
+        self.mode() != BreakerMode::MetricsOnly && self.is_open(now)
+    }
+
     #[inline]
     pub(crate) fn try_ticket(&self, now: u64) -> Result<Ticket, BreakerOpenError> {
         if self.word.is_due(now) {

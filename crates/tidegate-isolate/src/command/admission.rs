@@ -43,6 +43,15 @@ impl Admission {
     pub(super) fn deadline(&self) -> u64 {
         self.start.saturating_add(self.timeout)
     }
+
+    /// Leaves `nanos` out of the time of the call. The deadline stays.
+    pub(super) fn leave_out(&mut self, nanos: u64) {
+        self.start = self.start.saturating_add(nanos);
+        self.began = self.began.saturating_add(nanos);
+        if self.timeout != u64::MAX {
+            self.timeout = self.timeout.saturating_sub(nanos);
+        }
+    }
 }
 
 /// Why a call was not admitted.

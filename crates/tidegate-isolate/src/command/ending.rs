@@ -29,8 +29,12 @@ pub(super) enum Ended {
     Failure,
     /// The request was invalid, which says nothing about the health of the dependency.
     Ignored,
+    /// There was nobody to do the work, which says nothing about the health of the dependency.
+    Unserved,
     TimedOut,
     Cancelled,
+    /// The caller has left, which says nothing about the health of the dependency.
+    Abandoned,
 }
 
 impl Ended {
@@ -57,10 +61,10 @@ impl Ended {
     pub(super) fn event(self) -> Event {
         match self {
             Self::Success => Event::Success,
-            Self::Failure => Event::Failure,
+            Self::Failure | Self::Unserved => Event::Failure,
             Self::Ignored => Event::BadRequest,
             Self::TimedOut => Event::Timeout,
-            Self::Cancelled => Event::Cancelled,
+            Self::Cancelled | Self::Abandoned => Event::Cancelled,
         }
     }
 
@@ -70,7 +74,7 @@ impl Ended {
         match self {
             Self::Success => Settlement::Success,
             Self::Failure | Self::TimedOut => Settlement::Failure,
-            Self::Ignored => Settlement::Ignored,
+            Self::Ignored | Self::Unserved | Self::Abandoned => Settlement::Ignored,
             Self::Cancelled => Settlement::Dropped,
         }
     }

@@ -8,9 +8,11 @@
 //! |---|---|---|---|---|---|
 //! | success | SUCCESS | success | yes | yes | ExecutionEmit, Emit, ExecutionSuccess, Success |
 //! | failure | FAILURE | failure | yes | yes | ExecutionError, Error |
+//! | nobody to do it | FAILURE | none; a probe frees its slot | yes | none | ExecutionError, Error |
 //! | ignored | BAD_REQUEST | none; a probe frees its slot | yes | yes | ExecutionError, Error |
 //! | timed out | TIMEOUT | failure | yes | as dropped | Error |
 //! | cancelled, or dropped without a verdict | CANCELLED | none; a probe reopens it | yes | none | Cancelled |
+//! | abandoned | CANCELLED | none; a probe frees its slot | yes | none | Cancelled |
 //!
 //! The first that ends the call reports it: the holder, on the thread that gives the verdict,
 //! cancels or drops the entry, or the timer at the deadline (`late_entry`). The timer also cancels
@@ -22,9 +24,10 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_core::CancelToken;
+use tidegate_core::internal::as_nanos;
 use tidegate_core::internal::trace::{self, Entered};
 
 use super::admission::{Admission, Denied};
@@ -33,51 +36,13 @@ use super::options::{CallOptions, MaybeOptions, Observer};
 use super::outcome::late;
 use super::report::CallRecord;
 use super::shared::Shared;
+use super::verdict::Verdict;
 use crate::alarm::Pause;
 use crate::error::{Cause, CommandError};
 use crate::in_flight::{EntryWatch, EntryWord};
 use crate::isolation::state::{State, WATCHED};
 use crate::plugin::CallStage;
 use crate::request::RequestContext;
-
-/// The outcome of a call, as the holder of its [`Entry`] reports it.
-///
-/// ```
-/// use tidegate_isolate::Verdict;
-///
-/// assert_eq!(Verdict::from(true), Verdict::Success);
-/// assert_eq!(Verdict::from(false), Verdict::Failure);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
-    /// The dependency did what the caller requested.
-    Success,
-    /// The dependency failed.
-    Failure,
-    /// The request was invalid, or the result says nothing about the health of the dependency. The
-    /// breaker does not count the call.
-    Ignored,
-}
-
-impl From<bool> for Verdict {
-    fn from(is_success: bool) -> Self {
-        if is_success {
-            Self::Success
-        } else {
-            Self::Failure
-        }
-    }
-}
-
-impl From<Verdict> for Ended {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Success => Self::Success,
-            Verdict::Failure => Self::Failure,
-            Verdict::Ignored => Self::Ignored,
-        }
-    }
-}
 
 /// An admitted call whose holder does the work itself. It holds a permit, a ticket of the breaker
 /// and a deadline. [`Command::admit`](crate::Command::admit) returns an entry.
@@ -131,6 +96,16 @@ enum Stopped {
     Expired,
 }
 
+/// What the adaptive limit learns from the end of a call.
+#[derive(Clone, Copy)]
+enum Sample {
+    None,
+    /// The latency of the call.
+    Latency,
+    /// The same; the call was given up.
+    Dropped,
+}
+
 impl Entry {
     /// Reports how the call ended. Stops its timeout, records its latency, and updates the breaker
     /// and the adaptive limit. The permit is held until the entry is dropped.
@@ -141,7 +116,9 @@ impl Entry {
     pub fn verdict(&self, verdict: impl Into<Verdict>) -> bool {
         let (state, call) = (&*self.state, self.call());
         let now = state.now();
-        let stopped = self.word.report(|| state.stop_entry(call, now));
+        let stopped = self
+            .word
+            .report(|| state.stop_entry(call, now, Sample::Latency));
         self.counts(stopped, verdict.into(), now)
     }
 
@@ -152,8 +129,37 @@ impl Entry {
         let now = self.state.now();
         let call = self.call.as_ref().expect(HAS_ADMISSION);
         let state = &self.state;
-        let stopped = self.word.report_alone(|| state.stop_entry(call, now));
+        let stopped = self
+            .word
+            .report_alone(|| state.stop_entry(call, now, Sample::Latency));
         self.counts(stopped, verdict.into(), now)
+    }
+
+    /// Does what [`verdict`](Entry::verdict) does, without a sample for the adaptive limit: for a
+    /// call that does not say how long the dependency takes. `None` means that nobody was there to do
+    /// the work: the call counts as failed, but not for the breaker.
+    #[doc(hidden)]
+    pub fn verdict_unsampled(&self, verdict: Option<Verdict>) -> bool {
+        let (state, call) = (&*self.state, self.call());
+        let now = state.now();
+        let stopped = self
+            .word
+            .report(|| state.stop_entry(call, now, Sample::None));
+        if let (None, Some(Stopped::InTime)) = (verdict, &stopped) {
+            self.report_outcome(call, Ended::Unserved, now);
+            return true;
+        }
+        self.counts(stopped, verdict.unwrap_or(Verdict::Ignored), now)
+    }
+
+    /// Leaves this much out of the time of the call, because its caller has used it: out of the
+    /// latency, the slow calls of the breaker and the sample of the adaptive limit. The deadline
+    /// stays. Has no effect on a call that its timer ends.
+    #[doc(hidden)]
+    pub fn leave_out(&mut self, used: Duration) {
+        if let Some(call) = &mut self.call {
+            call.leave_out(as_nanos(used));
+        }
     }
 
     /// Reports the outcome of a call that its holder has stopped. Returns `true` if the verdict
@@ -212,6 +218,38 @@ impl Entry {
         ended == Ended::Cancelled
     }
 
+    /// Ends the call because its caller has left, which says nothing about the health of the
+    /// dependency, and gives the permit back. The call counts as cancelled, as one whose entry is
+    /// dropped. But a probe does not open the breaker again: it frees its slot, and the next call may
+    /// be the probe. So callers that leave cannot keep a breaker open.
+    ///
+    /// An entry that has a verdict, or has timed out, is only dropped.
+    ///
+    /// ```
+    /// use tidegate_isolate::{Command, Event, Isolation};
+    ///
+    /// let isolation = Isolation::builder().build()?;
+    /// let prices: Command = Command::builder("prices").group("catalog").build(&isolation)?;
+    /// prices.admit().expect("there is room").abandon(); // the client has disconnected
+    /// assert_eq!(prices.snapshot().totals[Event::Cancelled], 1);
+    /// # Ok::<(), tidegate_isolate::ConfigError>(())
+    /// ```
+    pub fn abandon(self) {
+        let (state, call) = (&*self.state, self.call());
+        if self.word.report(|| call.flight.finish()) != Some(true) {
+            return;
+        }
+        let now = state.now();
+        let token = call.flight.token();
+        token.cancel_without_hooks();
+        let ended = match self.end_of_unfinished(call, now) {
+            Ended::Cancelled => Ended::Abandoned,
+            late => late,
+        };
+        self.report_outcome(call, ended, now);
+        token.run_hooks_to(&state.key, &state.plugins.unhandled);
+    }
+
     /// Ends the call with a verdict and gives the permit back.
     ///
     /// # Errors
@@ -222,7 +260,9 @@ impl Entry {
         let now = self.state.now();
         let call = self.call.as_ref().expect(HAS_ADMISSION);
         let state = &self.state;
-        let stopped = self.word.report_alone(|| state.stop_entry(call, now));
+        let stopped = self
+            .word
+            .report_alone(|| state.stop_entry(call, now, Sample::Latency));
         self.settled(stopped, verdict.into(), now)
     }
 
@@ -236,7 +276,9 @@ impl Entry {
     pub fn settle<E>(&self, verdict: Verdict) -> Result<(), CommandError<E>> {
         let (state, call) = (&*self.state, self.call());
         let now = state.now();
-        let stopped = self.word.report(|| state.stop_entry(call, now));
+        let stopped = self
+            .word
+            .report(|| state.stop_entry(call, now, Sample::Latency));
         self.settled(stopped, verdict, now)
     }
 
@@ -284,7 +326,11 @@ impl Entry {
     pub fn fail<E>(self, cause: Cause<E>) -> CommandError<E> {
         let (state, call) = (&*self.state, self.call());
         let now = state.now();
-        match self.word.report(|| state.stop_entry(call, now)) {
+        let sample = match cause {
+            Cause::TimedOut(_) => Sample::Dropped,
+            _ => Sample::Latency,
+        };
+        match self.word.report(|| state.stop_entry(call, now, sample)) {
             None => CommandError::new(&state.key, cause),
             Some(Stopped::InTime) => self.ended_by(Ended::by(&cause), cause, now),
             Some(Stopped::Late) => self.ended_by(call.ended_late(), call.late(), now),
@@ -317,6 +363,12 @@ impl Entry {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
+    }
+
+    /// Returns `true` if the call is a probe of a breaker that is half open.
+    #[inline]
+    pub fn is_probe(&self) -> bool {
+        self.call().ticket.parts().1
     }
 
     /// Returns the deadline of the call, if it has a timeout.
@@ -434,13 +486,16 @@ impl Entry {
 impl State {
     /// Stops the timeout of an entry, and passes its latency to the adaptive limit.
     #[inline(always)]
-    fn stop_entry(&self, call: &Admission, now: u64) -> Stopped {
+    fn stop_entry(&self, call: &Admission, now: u64, sample: Sample) -> Stopped {
         if !call.flight.finish() {
             return Stopped::Expired;
         }
         let in_time = now < call.deadline();
-        let took = now.saturating_sub(call.began);
-        self.gate.sample(now, took, !in_time);
+        if !matches!(sample, Sample::None) {
+            let took = now.saturating_sub(call.began);
+            let is_dropped = !in_time || matches!(sample, Sample::Dropped);
+            self.gate.sample(now, took, is_dropped);
+        }
         match in_time {
             true => Stopped::InTime,
             false => Stopped::Late,

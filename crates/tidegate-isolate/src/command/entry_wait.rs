@@ -80,6 +80,14 @@ impl PendingEntry {
         self.wait.as_ref().is_some_and(|wait| wait.is_pending())
     }
 
+    /// Leaves the queue, as dropping does, because the caller has left. That says nothing about the
+    /// dependency: if the call is a probe, it frees its slot and does not open the breaker again.
+    pub fn abandon(mut self) {
+        if let Some(wait) = self.wait.take() {
+            wait.leave(Settlement::Ignored);
+        }
+    }
+
     /// Lets the call wait without a handle. Only its queue and its deadline can end the wait then.
     pub fn detach(mut self) {
         self.wait = None;
@@ -89,7 +97,7 @@ impl PendingEntry {
 impl Drop for PendingEntry {
     fn drop(&mut self) {
         if let Some(wait) = self.wait.take() {
-            wait.leave();
+            wait.leave(Settlement::Dropped);
         }
     }
 }
@@ -106,8 +114,8 @@ impl fmt::Debug for PendingEntry {
 trait Waits: Send + Sync {
     fn is_pending(&self) -> bool;
 
-    /// Ends the call as cancelled, unless the closure was taken.
-    fn leave(&self);
+    /// Ends the call as cancelled, unless the closure was taken. The breaker gets this settlement.
+    fn leave(&self, settlement: Settlement);
 
     /// Signals the executor if the wait is decided.
     fn check(self: Arc<Self>);
@@ -288,11 +296,11 @@ where
         self.lock().is_some()
     }
 
-    fn leave(&self) {
+    fn leave(&self, settlement: Settlement) {
         let pending = self.lock().take();
         if let Some(mut pending) = pending {
             self.free_place(&mut pending.stage);
-            self.end_as_cancelled(pending);
+            self.end_as_cancelled(pending, settlement);
         }
     }
 
@@ -389,7 +397,9 @@ where
         this.free_place(&mut pending.stage);
         let state = this.state();
         let (alarms, aside) = (state.alarms.clone(), Arc::clone(&state.aside));
-        let end = PlainTask::named("end of a wait", move || this.end_as_cancelled(pending));
+        let end = PlainTask::named("end of a wait", move || {
+            this.end_as_cancelled(pending, Settlement::Dropped);
+        });
         alarms.run_aside(&aside, end);
     }
 
@@ -414,19 +424,20 @@ where
     }
 
     /// Counts the call as cancelled, and drops the closure. The place in the queue is free already.
-    fn end_as_cancelled(&self, pending: Pending<T, E, F>) {
+    fn end_as_cancelled(&self, pending: Pending<T, E, F>, settlement: Settlement) {
         let Pending {
             mut options,
             then,
             stage,
         } = pending;
         match stage {
+            Stage::AtOnce(Ok(entry)) if settlement == Settlement::Ignored => entry.abandon(),
             // An entry that is dropped counts as cancelled; a call that was denied is counted.
             Stage::AtOnce(answer) => drop(answer),
             Stage::Waiting(ticket, ..) | Stage::Served(ticket) | Stage::Refused(ticket, _) => {
                 let state = self.state();
                 let now = state.now();
-                state.breaker.settle(ticket, Settlement::Dropped, now, 0);
+                state.breaker.settle(ticket, settlement, now, 0);
                 let _ = state.hook(CallStage::Cancelled);
                 let record = CallRecord::until(self.start, now);
                 let _ = self.shared.failed(record, &mut options, Cause::Cancelled);

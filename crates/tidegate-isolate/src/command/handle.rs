@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::shared::Shared;
 use crate::alarm::{CallTimer, CallbackThreads};
@@ -53,6 +54,22 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     /// Returns the settings in force.
     pub fn config(&self) -> Arc<CommandConfig> {
         self.shared.state.config()
+    }
+
+    /// Returns the timeout of calls that is in force; `None` if they have none. For handlers with timers
+    /// of their own: this is cheaper than [`config`](Command::config), and can be read for each call.
+    #[inline]
+    pub fn timeout(&self) -> Option<Duration> {
+        let nanos = self.shared.state.timeout();
+        (nanos != u64::MAX).then(|| Duration::from_nanos(nanos))
+    }
+
+    /// Returns `true` if the breaker denies calls now, other than its probes. For handlers whose calls
+    /// have waited: it may have opened since they were admitted to the queue.
+    #[doc(hidden)]
+    pub fn is_denied(&self) -> bool {
+        let state = &self.shared.state;
+        state.breaker.denies(state.now())
     }
 
     /// Closes the breaker and forgets what it has counted, for example after a dependency was
@@ -124,8 +141,9 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         state.metrics.latencies(state.now()).total
     }
 
-    /// Counts an event that belongs to no single call.
-    pub(crate) fn count(&self, event: Event) {
+    /// Counts an event that belongs to no single call, or to one whose fallback its holder makes.
+    #[doc(hidden)]
+    pub fn count(&self, event: Event) {
         let state = &*self.shared.state;
         state.metrics.count(state.now(), event);
         state.plugins.event(&state.key, event);

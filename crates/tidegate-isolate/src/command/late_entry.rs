@@ -133,8 +133,10 @@ fn stages(ended: Ended) -> (&'static [CallStage], &'static [CallStage]) {
             ],
             &[CallStage::Success],
         ),
-        Ended::Failure | Ended::Ignored => (&[CallStage::ExecutionError], &[CallStage::Error]),
+        Ended::Failure | Ended::Ignored | Ended::Unserved => {
+            (&[CallStage::ExecutionError], &[CallStage::Error])
+        }
         Ended::TimedOut => (&[], &[CallStage::Error]),
-        Ended::Cancelled => (&[CallStage::Cancelled], &[]),
+        Ended::Cancelled | Ended::Abandoned => (&[CallStage::Cancelled], &[]),
     }
 }

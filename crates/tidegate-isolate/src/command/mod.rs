@@ -48,10 +48,12 @@ mod shared;
 mod thread_call;
 mod traced;
 mod untyped;
+mod verdict;
 
 pub use self::builder::CommandBuilder;
 pub use self::call::Call;
-pub use self::entry::{Entry, Verdict};
+pub use self::entry::Entry;
 pub use self::entry_wait::PendingEntry;
 pub use self::handle::Command;
 pub use self::untyped::{CallTerms, UntypedCommand};
+pub use self::verdict::Verdict;

@@ -144,6 +144,43 @@ fn an_ignored_probe_frees_its_place() {
 }
 
 #[test]
+fn a_probe_whose_caller_leaves_frees_its_place() {
+    let (clock, isolation) = still();
+    let command = builder("a").breaker(touchy()).build(&isolation).unwrap();
+    let first = probe(&command, &clock);
+    assert!(first.is_probe());
+    let token = first.token().clone();
+    first.abandon();
+    assert!(token.is_cancelled());
+    assert_eq!(command.snapshot().active, 0);
+    let second = command.admit().unwrap();
+    assert!(second.is_probe());
+    assert!(second.verdict(Verdict::Success));
+    // A verdict stays.
+    second.abandon();
+    assert!(!command.snapshot().is_open);
+    let plain = command.admit().unwrap();
+    assert!(!plain.is_probe());
+    plain.abandon();
+    let totals = command.snapshot().totals;
+    assert_eq!((totals[Event::Cancelled], totals[Event::Success]), (2, 1));
+    assert_eq!(totals[Event::BadRequest], 0);
+}
+
+#[test]
+fn a_probe_whose_caller_leaves_late_has_timed_out() {
+    let (clock, isolation) = still();
+    let command = builder("a").breaker(touchy()).timeout(SECOND);
+    let command = command.build(&isolation).unwrap();
+    let late = probe(&command, &clock);
+    clock.advance(SECOND);
+    late.abandon();
+    assert!(command.admit().unwrap_err().is_short_circuited());
+    assert_eq!(command.snapshot().totals[Event::Timeout], 1);
+    assert_eq!(command.snapshot().active, 0);
+}
+
+#[test]
 fn a_probe_that_times_out_opens_the_breaker_again() {
     let (clock, isolation) = still();
     let command = builder("a").breaker(touchy()).timeout(SECOND);

@@ -355,7 +355,7 @@ fn what_denies_a_call_is_received_too() {
 }
 
 #[test]
-fn a_probe_that_leaves_the_queue_opens_the_breaker_again() {
+fn a_probe_that_leaves_the_queue_opens_the_breaker_again_unless_it_is_abandoned() {
     let (clock, isolation) = still();
     let (home, received) = (Steps::new(), Received::default());
     let touchy = BreakerConfig {
@@ -375,7 +375,11 @@ fn a_probe_that_leaves_the_queue_opens_the_breaker_again() {
     clock.advance(Duration::from_millis(5_001));
     let probe = wait(&command, &home, &received, 1);
     assert_eq!(command.snapshot().breaker, BreakerState::HalfOpen);
-    drop(probe);
+    probe.abandon();
+    assert_eq!(command.snapshot().breaker, BreakerState::HalfOpen);
+    assert_eq!(command.snapshot().totals[Event::Cancelled], 1);
+    let next = wait(&command, &home, &received, 2);
+    drop(next);
     assert_eq!(command.snapshot().breaker, BreakerState::Open);
     drop(holds);
 }

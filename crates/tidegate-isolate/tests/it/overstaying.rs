@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tidegate_core::{Collect, Metric, MetricVisitor};
 use tidegate_isolate::{
-    AdaptiveLimit, BreakerConfig, BreakerState, BreakerWindow, CommandSnapshot, Event, Isolation,
-    PermitConfig, RequestContext, Verdict,
+    AdaptiveLimit, BreakerConfig, BreakerState, BreakerWindow, Cause, CommandSnapshot, Event,
+    Isolation, PermitConfig, RequestContext, Verdict,
 };
 use tidegate_testkit::{Counter, Gate, until};
 
@@ -92,18 +92,23 @@ fn a_stream_after_its_verdict_does_not_overstay() {
     assert_eq!(counted(&command), [(Event::Success, 1)]);
 }
 
-#[test]
-fn slow_readers_do_not_shrink_an_adaptive_limit() {
-    let (clock, isolation) = still();
-    let adaptive = AdaptiveLimit {
+/// Returns permits whose limit follows each call at once, down to one.
+fn adaptive() -> PermitConfig {
+    let limit = AdaptiveLimit {
+        min: 1,
         window: None,
         ..AdaptiveLimit::aimd()
     };
-    let permits = PermitConfig {
-        adaptive: Some(adaptive),
+    PermitConfig {
+        adaptive: Some(limit),
         ..PermitConfig::default()
-    };
-    let command = builder("a").permits(permits).no_timeout();
+    }
+}
+
+#[test]
+fn slow_readers_do_not_shrink_an_adaptive_limit() {
+    let (clock, isolation) = still();
+    let command = builder("a").permits(adaptive()).no_timeout();
     let command = command.build(&isolation).unwrap();
     let limit = || command.snapshot().limit;
     let before = limit();
@@ -116,6 +121,59 @@ fn slow_readers_do_not_shrink_an_adaptive_limit() {
     }
     assert!(limit() >= before, "{} after {before}", limit());
     assert!(command.snapshot().latencies.total.max() < SECOND);
+}
+
+#[test]
+fn what_a_caller_has_used_is_left_out_of_the_time_of_its_call() {
+    let (clock, isolation) = still();
+    let breaker = BreakerConfig {
+        slow_call: Some(SECOND),
+        slow_percent: 50,
+        min_calls: 2,
+        ..BreakerConfig::default()
+    };
+    let command = builder("a").permits(adaptive()).breaker(breaker);
+    let command = command.timeout(SECOND * 60).build(&isolation).unwrap();
+    let limit = || command.snapshot().limit;
+    let before = limit();
+    for _ in 0..20 {
+        let mut entry = command.admit().unwrap();
+        clock.advance(SECOND * 30);
+        entry.leave_out(SECOND * 30 - Duration::from_millis(1));
+        assert!(entry.verdict(true));
+    }
+    assert_eq!(
+        (limit(), command.snapshot().breaker),
+        (before, BreakerState::Closed)
+    );
+    assert!(command.snapshot().latencies.total.max() < SECOND);
+    // No sample at all.
+    let entry = command.admit().unwrap();
+    clock.advance(SECOND * 30);
+    assert!(entry.verdict_unsampled(Some(true.into())));
+    drop(entry);
+    assert_eq!(limit(), before);
+    // The deadline stays where it was.
+    let mut entry = command.admit().unwrap();
+    clock.advance(SECOND * 59);
+    entry.leave_out(SECOND * 58);
+    assert!(!entry.is_expired());
+    clock.advance(SECOND);
+    assert!(entry.is_expired() && !entry.verdict(true));
+    drop(entry);
+    assert!(limit() < before);
+}
+
+#[test]
+fn a_call_that_its_holder_reports_as_timed_out_is_a_dropped_sample() {
+    let (clock, isolation) = still();
+    let command = builder("a").permits(adaptive()).no_timeout();
+    let command = command.build(&isolation).unwrap();
+    let before = command.snapshot().limit;
+    let entry = command.admit().unwrap();
+    clock.advance(Duration::from_millis(1));
+    drop(entry.fail(Cause::TimedOut::<&str>(Duration::from_millis(1))));
+    assert!(command.snapshot().limit < before);
 }
 
 #[test]
