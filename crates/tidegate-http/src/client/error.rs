@@ -173,6 +173,7 @@ impl ClientError {
             Kind::BodyDropped | Kind::TooLarge { .. } => Side::Caller,
             // The time was over before the server had the request.
             Kind::CallTimeout(_) if !self.inner.sent => Side::Caller,
+            Kind::Connect(_) if self.is_out_of_descriptors() => Side::Caller,
             Kind::Connect(_) => Side::Network,
             Kind::Closed(_)
             | Kind::Truncated
@@ -196,6 +197,15 @@ impl ClientError {
     /// connection, or the certificate is not accepted.
     pub fn is_connect(&self) -> bool {
         matches!(self.inner.kind, Kind::Connect(_))
+    }
+
+    /// Returns `true` if no connection could be made because this process or its system had no
+    /// descriptors left. It says nothing about the server, and another one is no more help.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        let Kind::Connect(why) = &self.inner.kind else {
+            return false;
+        };
+        tidegate_net::NetError::is_out_of_descriptors(why)
     }
 
     /// Returns `true` if the connection ended before the response did.
@@ -251,8 +261,11 @@ fn is_connect_timeout(why: &Failure) -> bool {
 
 #[cfg(feature = "tls")]
 fn is_handshake_timeout(why: &Failure) -> bool {
-    use tidegate_net::tls::TlsError::HandshakeTimeout;
-    matches!(why.downcast_ref(), Some(HandshakeTimeout(_)))
+    use tidegate_net::tls::TlsError::{ConnectTimeout, HandshakeTimeout};
+    matches!(
+        why.downcast_ref(),
+        Some(HandshakeTimeout(_) | ConnectTimeout(_))
+    )
 }
 
 #[cfg(not(feature = "tls"))]

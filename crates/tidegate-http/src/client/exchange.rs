@@ -174,6 +174,12 @@ impl<H: ExchangeHandler> Exchange<H> {
         Ok(())
     }
 
+    /// Returns `true` if a part of the response was received before its final head: an interim head
+    /// such as 103, or the begin of a head. What follows is told to the handler.
+    pub fn was_answered(&self) -> bool {
+        self.link.slot.has_answer(self.id)
+    }
+
     /// Lets the connection read again, after [`ExchangeHandler::data`] has returned
     /// [`Flow::Pause`].
     pub fn resume(&self) {

@@ -28,7 +28,8 @@ pub enum Flow {
 /// copy. `end` and `fail` are the last call; one of them comes unless the exchange is cancelled or
 /// the event loop ends, which drop the handler.
 pub trait ExchangeHandler: Send + 'static {
-    /// Called with each interim head (status 1xx).
+    /// Called with each interim head (status 1xx). A server may send 16 in a second; with more, the
+    /// exchange fails.
     fn interim(&mut self, head: ResponseHead<'_>, ctx: &mut HandlerContext<'_>) {
         let _ = (head, ctx);
     }

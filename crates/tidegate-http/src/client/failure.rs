@@ -55,7 +55,7 @@ pub(super) struct ExchangeError {
 impl ExchangeError {
     /// Returns `true` if the connection ended because it could not be encrypted.
     fn is_of_handshake(&self) -> bool {
-        matches!(&self.cause, ExchangeFailure::Closed(Some(why)) if is_handshake(why))
+        self.cause.is_of_handshake()
     }
 
     /// Returns `true` if a byte of the request may have reached the server.
@@ -86,6 +86,21 @@ pub(super) enum ExchangeFailure {
 }
 
 impl ExchangeFailure {
+    /// Returns `true` if the connection could not be established: no request was sent on it.
+    pub(super) fn is_of_handshake(&self) -> bool {
+        matches!(self, Self::Closed(Some(why)) if is_handshake(why))
+    }
+
+    /// Returns the failure of a response that changes the protocol and should not. It came before the
+    /// request was complete, or it does not name the new protocol, or there was no wish for one.
+    pub(super) fn switched(complete: bool, unnamed: bool) -> Self {
+        Self::Unexpected(match (complete, unnamed) {
+            (false, _) => "it changed the protocol before it had the whole request",
+            (_, true) => "it changed the protocol without a field `Upgrade` that names the new one",
+            _ => "it changed the protocol, which the request did not ask for",
+        })
+    }
+
     /// Returns what a caller is told.
     fn into_kind(self) -> Kind {
         match self {
@@ -103,11 +118,13 @@ impl ExchangeFailure {
 fn is_handshake(why: &Failure) -> bool {
     #[cfg(feature = "tls")]
     {
-        use tidegate_net::tls::TlsError::{ClosedInHandshake, Handshake, HandshakeTimeout};
+        use tidegate_net::tls::TlsError::{
+            ClosedInHandshake, ConnectTimeout, Handshake, HandshakeTimeout,
+        };
         let why = why.downcast_ref();
         matches!(
             why,
-            Some(Handshake(_) | HandshakeTimeout(_) | ClosedInHandshake)
+            Some(Handshake(_) | HandshakeTimeout(_) | ConnectTimeout(_) | ClosedInHandshake)
         )
     }
     #[cfg(not(feature = "tls"))]

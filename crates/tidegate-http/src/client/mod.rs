@@ -338,7 +338,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the time for a connect to one address (10 s by default); zero means no limit.
+    /// Sets the time for a connection to one address to be established, with TLS (10 s by default);
+    /// zero means no limit. The TLS handshake alone also has the limit of its `TlsClient`.
     pub fn connect_timeout(mut self, after: Duration) -> Self {
         self.config.options.connect_timeout = after;
         self
@@ -406,7 +407,7 @@ impl ClientBuilder {
     }
 
     /// Sets the certificates to trust, for `https`. Its application protocols are replaced by
-    /// `http/1.1`.
+    /// `http/1.1`, and its time for connect and handshake by that of this builder.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: TlsClient) -> Self {
         self.tls = Some(tls.alpn(["http/1.1"]));
@@ -415,13 +416,15 @@ impl ClientBuilder {
 
     /// Builds the client.
     pub fn build(self) -> Client {
+        #[cfg(feature = "tls")]
+        let connect_timeout = self.config.options.connect_timeout;
         Client {
             shared: Arc::new(ClientShared {
                 connector: self.config.connector(&self.group),
                 group: self.group,
                 config: self.config,
                 #[cfg(feature = "tls")]
-                tls: self.tls,
+                tls: self.tls.map(|tls| tls.connect_timeout(connect_timeout)),
                 hosts: Mutex::default(),
                 counts: Arc::default(),
                 next: AtomicU64::new(1),

@@ -193,6 +193,9 @@ struct State<R: Send + 'static> {
     /// The rest of the request is not wanted.
     stopped: bool,
     closed: bool,
+    /// The number of the last exchange of which a part of a response was received, and not the final
+    /// head.
+    answered: u64,
 }
 
 /// How far the request of an exchange is.
@@ -215,6 +218,7 @@ impl<R: Send + 'static> Slot<R> {
                 complete: false,
                 stopped: false,
                 closed: false,
+                answered: 0,
             }),
         })
     }
@@ -285,6 +289,18 @@ impl<R: Send + 'static> Slot<R> {
     pub(super) fn is_stopped(&self, id: u64) -> bool {
         let state = self.lock();
         state.closed || state.stopped || self.id() != id
+    }
+
+    /// Notes that a part of a response was received, before its final head.
+    #[cold]
+    pub(super) fn answer_began(&self) {
+        let mut state = self.lock();
+        state.answered = self.id();
+    }
+
+    /// Returns `true` if that was noted for exchange `id`.
+    pub(super) fn has_answer(&self, id: u64) -> bool {
+        self.lock().answered == id
     }
 
     /// Returns `true` if the connection takes no more exchanges.

@@ -111,6 +111,24 @@ impl<H: ExchangeHandler> Upstream<H> {
         &self,
         then: impl FnOnce(Result<Exchange<H>, ClientError>) + Send + 'static,
     ) -> PendingExchange {
+        self.search(false, then)
+    }
+
+    /// Does what [`acquire`](Upstream::acquire) does, but prefers a new connection to an idle one:
+    /// the server has just closed one that was idle, and the others may be as old. If the limit is
+    /// reached, an idle one is taken.
+    pub fn acquire_new(
+        &self,
+        then: impl FnOnce(Result<Exchange<H>, ClientError>) + Send + 'static,
+    ) -> PendingExchange {
+        self.search(true, then)
+    }
+
+    fn search(
+        &self,
+        fresh: bool,
+        then: impl FnOnce(Result<Exchange<H>, ClientError>) + Send + 'static,
+    ) -> PendingExchange {
         let host = &self.shared.host;
         let at = host.current_loop();
         let search = Arc::new(Search {
@@ -125,7 +143,7 @@ impl<H: ExchangeHandler> Upstream<H> {
                 moving: false,
             }),
         });
-        search.start(false);
+        search.start(fresh);
         PendingExchange { search }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::codec::Method;
+use crate::codec::{Method, chars};
 
 /// The parts of a URL that a request needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Url {
         let (authority, rest) = rest.split_at(end);
         let (host, port) = split_authority(authority, secure)?;
         let target = rest.split('#').next().unwrap_or_default();
-        if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !chars::is_target(target.as_bytes()) {
             return Err("its path has a space or another byte that must be percent-encoded");
         }
         let target = match target.starts_with('/') {
@@ -187,6 +187,10 @@ mod tests {
                 "http://127.0.0.1/a%20b",
                 (false, "127.0.0.1", 80, "127.0.0.1", "/a%20b"),
             ),
+            (
+                "http://a/b|c?d={e}\\",
+                (false, "a", 80, "a", "/b|c?d={e}\\"),
+            ),
         ];
         for (text, (secure, host, port, authority, target)) in table {
             let url = Url::parse(text).unwrap();
@@ -243,6 +247,8 @@ mod tests {
             ("http://a/b c", "percent-encoded"),
             ("http://a/b\r\nHost: c", "percent-encoded"),
             ("http://a/\u{e9}", "percent-encoded"),
+            ("http://a/b\\c", "percent-encoded"),
+            ("http://a/?b=\"c\"", "percent-encoded"),
         ];
         for (text, what) in table {
             let why = Url::parse(text).unwrap_err();

@@ -5,10 +5,12 @@
 
 /// The bytes of a token: names of fields, methods, codings (RFC 9110, 5.6.2).
 pub(super) const TOKEN: u8 = 1;
-/// The bytes of a request target: RFC 3986 without `#`. The bytes `"<>\^{|}` and the back-tick, and
-/// bytes above 127, must be percent-encoded.
-pub(super) const TARGET: u8 = 2;
-/// The bytes of a request target except for the question mark.
+/// The bytes of a query, and the question mark before it: all visible ones that a browser sends as
+/// they are, which are more than RFC 3986 has. `"`, `#`, `<`, `>` and bytes above 127 must be
+/// percent-encoded.
+pub(super) const QUERY: u8 = 2;
+/// The bytes of a request target before its query. Without the back-tick, and without the backslash,
+/// which some servers take for a slash.
 pub(super) const PATH: u8 = 16;
 /// The bytes of a host name: RFC 3986 without percent-encoding, which no resolver accepts, and
 /// without the comma, which would separate two hosts.
@@ -32,12 +34,9 @@ const fn classes() -> [u8; 256] {
         if byte.is_ascii_alphanumeric() || is_token_mark(byte) {
             class |= TOKEN;
         }
-        if unreserved
-            || sub_delimiter
-            || matches!(byte, b'%' | b'/' | b'?' | b':' | b'@' | b'[' | b']')
-        {
-            class |= TARGET;
-            if byte != b'?' {
+        if byte.is_ascii_graphic() && !matches!(byte, b'"' | b'#' | b'<' | b'>') {
+            class |= QUERY;
+            if !matches!(byte, b'?' | b'\\' | b'`') {
                 class |= PATH;
             }
         }
@@ -85,6 +84,13 @@ pub(super) const fn is(byte: u8, classes: u8) -> bool {
 pub(super) fn all(bytes: &[u8], class: u8) -> bool {
     let common = |common, byte: &u8| common & CLASSES[usize::from(*byte)];
     bytes.iter().fold(class, common) != 0
+}
+
+/// Returns `true` if no byte of a request target must be percent-encoded.
+pub(crate) fn is_target(bytes: &[u8]) -> bool {
+    let query = find(bytes, b'?').unwrap_or(bytes.len());
+    let (path, query) = bytes.split_at(query);
+    all(path, PATH) && all(query, QUERY)
 }
 
 /// Returns `true` if `bytes` is a token: not empty, and nothing else than the bytes of one.
@@ -310,9 +316,23 @@ mod tests {
 
     #[test]
     fn a_target_has_no_byte_that_must_be_encoded() {
-        for byte in b"\"<>\\^`{|}# \x7f\x80\xff\0\t" {
-            assert!(!is(*byte, TARGET), "{byte}");
+        for byte in b"\"<># \x7f\x80\xff\0\t" {
+            assert!(!is(*byte, PATH | QUERY), "{byte}");
         }
-        assert!(all(b"/a-b_c.d~e!$&'()*+,;=:@/%20?q[]=1", TARGET));
+        for byte in b"?\\`" {
+            assert!(is(*byte, QUERY) && !is(*byte, PATH), "{byte}");
+        }
+        assert!(is_target(b"/a-b_c.d~e!$&'()*+,;=:@/%20?q[]=1"));
+    }
+
+    #[test]
+    fn a_target_has_what_browsers_send() {
+        // WHATWG URL, 1.3: the sets of bytes that are encoded in a query and in a path.
+        let query: Vec<u8> = (b'!'..=b'~').filter(|b| !b"\"#<>".contains(b)).collect();
+        assert!(is_target(&[b"/?", &query[..]].concat()));
+        let path = |byte: &u8| !b"?`{}\\".contains(byte);
+        let path: Vec<u8> = query.into_iter().filter(path).collect();
+        assert!(is_target(&[b"/", &path[..]].concat()));
+        assert!(!is_target(b"/\\?x") && !is_target(b"/`") && !is_target(b"/?\""));
     }
 }

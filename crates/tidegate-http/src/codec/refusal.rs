@@ -115,8 +115,8 @@ pub enum RefusalReason {
     /// A `CONNECT` request that declares a body.
     #[error("a CONNECT request declares a body")]
     ConnectWithBody,
-    /// A `Connection` field that is not a list of tokens.
-    #[error("the Connection field is not a list of tokens")]
+    /// A `Connection` field that is not a list of tokens, or several with more than 256 bytes.
+    #[error("the Connection field is not a list of tokens, or has more than 256 bytes")]
     ConnectionInvalid,
     /// An `Expect` other than `100-continue`.
     #[error("the Expect field asks for something other than 100-continue")]

@@ -117,7 +117,7 @@ impl Files {
         }
     }
 
-    /// Responds to a request with a file. Never blocks.
+    /// Responds to a request with a file, and with the fields that were set so far. Never blocks.
     pub fn respond(&self, request: Request<'_>, response: Response<'_>) {
         self.respond_with(None, request, response, None);
     }
@@ -194,7 +194,7 @@ impl Files {
         let head = request.head().to_owned();
         let place = other.filter(|(path, _)| *path != request.path());
         let place = place.map(|(path, _)| path.to_owned());
-        let response = Answer::new(response.defer(), is_head, done);
+        let response = Answer::new(response.defer_with_fields(), is_head, done);
         self.respond_later((wanted, place), permit, head, response);
     }
 

@@ -125,6 +125,30 @@ fn get(client: &mut Client, path: &str) -> Reply {
 }
 
 #[test]
+fn fields_that_were_set_before_are_sent_with_each_response() {
+    let dir = TestDir::new();
+    let files = dir.files().build().unwrap();
+    let mut client = Client::new(move |request, response| {
+        let response = response.status(299).field("X-Id", "7");
+        files.respond(request, response);
+    });
+    let rows = [
+        ("GET", "/a.txt", 200),
+        ("HEAD", "/a.txt", 200),
+        ("GET", "/none", 404),
+        ("GET", "/sub", 301),
+        ("GET", "/../a.txt", 404),
+        ("POST", "/a.txt", 405),
+    ];
+    for (method, path, status) in rows {
+        let reply = ask(&mut client, method, path, &[]);
+        assert_eq!(reply.status, status, "{method} {path}");
+        assert_eq!(reply.field("X-Id"), Some("7"), "{method} {path}");
+        assert_eq!(reply.head.matches("HTTP/1.1").count(), 1, "{}", reply.head);
+    }
+}
+
+#[test]
 fn a_file_is_sent_with_its_type_its_tag_and_its_date() {
     let dir = TestDir::new();
     let mut client = dir.client();

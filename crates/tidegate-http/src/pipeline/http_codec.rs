@@ -35,6 +35,12 @@ struct Resume;
 /// `CONNECT`, `Data` of both directions is the data of the tunnel, and the end of the client's half is
 /// the event [`InputShutdown`].
 ///
+/// Pipelined requests are passed on as they come, whatever their methods are: the handler decides what
+/// runs beside what, and writes the responses in the order of the requests. A handler that responds later
+/// should not begin a request whose method is not safe (all but `GET`, `HEAD`, `OPTIONS` and `TRACE`)
+/// before its earlier responses are complete, nor the next one before its response is (RFC 9112,
+/// section 9.3.2). [`serve`](crate::serve) sees to that by itself.
+///
 /// It adds no field `Date`, and limits no times: put [`Idle`](tidegate_net::handlers::Idle) before it.
 ///
 /// ```

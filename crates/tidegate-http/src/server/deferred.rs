@@ -11,6 +11,7 @@ use tidegate_promise::Completion;
 
 use super::flow::{FlowEnd, StreamFlow};
 use super::head_writer::{HeadWriter, ReplyTo};
+use super::interim::interim_head;
 #[cfg(feature = "async")]
 use super::part::ServiceFault;
 use super::part::{PartKind, StreamHead, Whole};
@@ -18,7 +19,7 @@ use super::reply_path::ReplyPath;
 use super::response::INLINE_BODY;
 use super::spare_output;
 use super::switch::{Switch, SwitchPlan};
-use crate::codec::{BodyFraming, EncodeError, FieldLines, ResponseHead};
+use crate::codec::{BodyFraming, EncodeError, FieldLines, ResponseHead, Version};
 
 /// A response that is completed later, by any thread. Made by
 /// [`Response::defer`](super::Response::defer).
@@ -59,6 +60,18 @@ impl DeferredResponse {
             out,
             end: Sender::new(path, seq),
         }
+    }
+
+    /// Continues a response of which some fields are written.
+    pub(crate) fn begun(
+        path: Arc<ReplyPath>,
+        seq: u64,
+        to: ReplyTo,
+        head: HeadWriter,
+        out: BytesMut,
+    ) -> Self {
+        let end = Sender::new(path, seq);
+        Self { to, out, head, end }
     }
 
     /// Sets the status, from 200 to 999. It is 200 unless it is set.
@@ -111,6 +124,45 @@ impl DeferredResponse {
         self.head
             .received_fields(&mut self.out, head.fields(), is_wanted);
         self
+    }
+
+    /// Sends an interim response, which the client gets before the response itself: a status from 102
+    /// to 199 with some fields, for example the hints of status 103 (RFC 8297). It says nothing about the
+    /// response, which can still have any status, and does not prolong the time for it.
+    ///
+    /// An interim response may be dropped: if the client speaks HTTP/1.0, which has none, if the client
+    /// does not take what was sent before, or if too many wait for the responses of earlier requests.
+    /// Statuses 100 and 101 are the server's own.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError::Status`] for another status, or what is wrong with a field. Nothing is sent then,
+    /// and the response can go on.
+    ///
+    /// ```
+    /// use tidegate_http::serve;
+    ///
+    /// # let group = tidegate_net::pinned("web", 1)?;
+    /// let server = serve(&group, "127.0.0.1:0", |_, response| {
+    ///     let response = response.defer();
+    ///     let style = ("Link", "</style.css>; rel=preload; as=style");
+    ///     // The client loads the style while the page is made, which may be later.
+    ///     let _ = response.interim(103, [style]);
+    ///     response.body("<link rel=\"stylesheet\" href=\"/style.css\">\n");
+    /// });
+    /// # server.wait()?.drain(std::time::Duration::from_secs(1)).wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn interim<N: AsRef<str>, V: AsRef<[u8]>>(
+        &self,
+        status: u16,
+        fields: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<(), EncodeError> {
+        let head = interim_head(status, fields)?;
+        if self.to.version != Version::Http10 {
+            self.end.send(PartKind::Interim(head));
+        }
+        Ok(())
     }
 
     /// Ends the response with `body`.

@@ -122,8 +122,8 @@ impl HeadWriter {
 
     #[inline]
     fn set_status(&mut self, out: &mut BytesMut, status: u16) {
-        self.status = status;
-        if self.line_end != self.start {
+        let before = std::mem::replace(&mut self.status, status);
+        if self.line_end != self.start && before != status {
             self.write_line_again(out);
         }
     }
@@ -317,6 +317,19 @@ impl HeadWriter {
         let written = BytesMut::from(&out[self.start..]);
         out.truncate(self.start);
         written
+    }
+
+    /// Moves what was written of the response into memory of its own, where it can go on.
+    pub(crate) fn move_out(&mut self, out: &mut BytesMut) -> (Self, BytesMut) {
+        let written = self.split_off(out);
+        let line_end = self.line_end - self.start;
+        let begun = std::mem::replace(self, Self::new(out));
+        let moved = Self {
+            start: 0,
+            line_end,
+            ..begun
+        };
+        (moved, written)
     }
 
     /// Removes everything that was written of the response.

@@ -128,7 +128,10 @@ impl Limits {
 
     /// Sets whether a client that has ended its half of the connection gets the responses that are
     /// outstanding (`true` by default). A client that leaves looks the same. A proxy sets `false`, so
-    /// that it stops work for clients that have left.
+    /// that it stops work for clients that have left, and begins none of the requests that they sent
+    /// before. It sees the end also while it reads nothing, because a request waits for the one before
+    /// it or because its service takes no more of a body, unless the client has sent more than the
+    /// system holds.
     pub fn half_close(mut self, yes: bool) -> Self {
         self.half_close = yes;
         self

@@ -8,6 +8,7 @@
 //! | `queue`, `part` | responses that wait for earlier ones; messages from other threads about them |
 //! | `request`, `body` | what a service reads |
 //! | `response`, `deferred` | what a service writes, at once or later |
+//! | `interim` | heads before the response, and those that wait for their turn |
 //! | `flow`, `reply_path` | how much of a streamed response waits for its turn; what the handles of responses share |
 //! | `head_writer` | the head of a response, written into the memory that is sent |
 //! | `spare_output`, `spare_slots`, `spare_table` | the memory of deferred responses, of those that wait, and of the offsets of a head |
@@ -27,6 +28,7 @@ mod flow;
 mod handler;
 mod head_writer;
 mod input;
+mod interim;
 mod limits;
 mod metrics;
 mod part;

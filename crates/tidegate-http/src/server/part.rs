@@ -24,6 +24,8 @@ pub(crate) enum PartKind {
     Head(StreamHead),
     /// A response that changes the protocol.
     Switch(Box<SwitchPlan>),
+    /// The head of an interim response.
+    Interim(Bytes),
     /// A piece of the body.
     Data(Bytes),
     /// The end of the body, with the trailers as encoded field lines.
@@ -107,7 +109,7 @@ impl Message for Part {
         match &self.what {
             PartKind::Whole(whole) => whole.head.len() + whole.body.len(),
             PartKind::Head(head) => head.head.len(),
-            PartKind::Data(bytes) => bytes.len(),
+            PartKind::Data(bytes) | PartKind::Interim(bytes) => bytes.len(),
             _ => 0,
         }
     }

@@ -15,6 +15,7 @@ use tidegate_net::internal::StreamRoom;
 
 use super::flow::{FlowEnd, Window};
 use super::head_writer::{ReplyTo, say_close};
+use super::interim::HeldInterim;
 use super::metrics::Tally;
 use super::part::{StreamHead, Whole};
 use super::reply_path::ReplyPath;
@@ -39,6 +40,8 @@ pub(crate) struct ResponseQueue {
     others: VecDeque<Queued>,
     /// Shared with the handles of responses, once there was one.
     pub(crate) path: Option<Arc<ReplyPath>>,
+    /// Interim responses of the slots behind the first one.
+    pub(crate) held: HeldInterim,
 }
 
 /// A response, and when its request began.
@@ -257,6 +260,16 @@ impl ResponseQueue {
         queued.map(|queued| &mut queued.slot)
     }
 
+    /// Returns `true` if slot `seq` is the first one.
+    pub(crate) fn is_first(&self, seq: u64) -> bool {
+        seq == self.first
+    }
+
+    /// Removes and returns the interim responses of the first slot.
+    pub(crate) fn take_held(&mut self) -> Vec<Bytes> {
+        self.held.take(self.first)
+    }
+
     /// Returns `true` if slot `seq` is the first one, and waits for the service alone.
     pub(crate) fn is_awaited(&self, seq: u64) -> bool {
         let first = self.front.as_ref().filter(|_| seq == self.first);
@@ -308,6 +321,7 @@ impl ResponseQueue {
     /// slots may own values of the service, whose drop may panic.
     pub(crate) fn clear(&mut self) -> usize {
         let mut requests = 0;
+        self.held.clear();
         self.give_up_from(self.first);
         while let Some(queued) = self.pop() {
             requests += usize::from(queued.began.is_some());

@@ -182,6 +182,14 @@ impl<'a> Response<'a> {
         self
     }
 
+    /// Adds a field that was checked before, with `value` in place of its own, which is as long: see
+    /// [`DeferredResponse::field_with`].
+    #[inline]
+    pub fn field_with<const N: usize>(self, line: &FieldLines, value: &[u8; N]) -> Self {
+        self.parts.head.field_with(self.parts.out, line, value);
+        self
+    }
+
     /// Ends the response with `body`. For a `HEAD` request only its length is sent, and so for status
     /// 304, unless it is zero. The statuses 204 and 205 have no body.
     #[inline]
@@ -253,6 +261,14 @@ impl<'a> Response<'a> {
         parts.head.undo(parts.out);
         *parts.served = Served::Deferred;
         DeferredResponse::new(parts.path(), parts.seq, parts.to)
+    }
+
+    /// Does the same, and keeps the fields that were set so far, but not the status.
+    pub(crate) fn defer_with_fields(self) -> DeferredResponse {
+        let parts = self.parts;
+        let (head, written) = parts.head.move_out(parts.out);
+        *parts.served = Served::Deferred;
+        DeferredResponse::begun(parts.path(), parts.seq, parts.to, head, written).status(200)
     }
 
     /// Accepts the client's wish to change the protocol, and passes the connection on: to a request

@@ -253,3 +253,26 @@ fn a_server_that_does_not_shake_hands_ends_by_the_time_of_the_handshake() {
     );
     assert_eq!(why.phase(), Phase::Connect);
 }
+
+#[test]
+fn the_time_to_connect_covers_the_handshake() {
+    let (clock, builder) = by_clock();
+    let upstream = Upstream::new();
+    let address = upstream.0.local_addr().unwrap();
+    let client = builder
+        .connect_timeout(Duration::from_secs(2))
+        .tls(Certified::new().trusted())
+        .resolver(move |_, _| Completion::succeeded(vec![address]))
+        .build();
+    let call = client.get("https://front.test/").send();
+    let mut peer = upstream.accept();
+    peer.0.read_exact(&mut [0]).unwrap();
+    // Less than the time of a handshake.
+    clock.advance(Duration::from_secs(3));
+    let why = error(call);
+    assert!(
+        why.is_timeout() && why.is_connect() && why.is_safe_to_retry(),
+        "{why}"
+    );
+    assert!(why.to_string().contains("longer than 2s"), "{why}");
+}

@@ -56,13 +56,14 @@ fn a_body_that_does_not_keep_to_its_length_is_an_error() {
     let (upstream, client) = (Upstream::new(), client());
     let (mut body, response) = client.post(upstream.url("/")).send_stream(Some(3));
     let mut peer = upstream.accept();
+    // Before the connection is reset.
+    read_head(&mut peer);
     let why = block_on("a piece", body.write("four")).unwrap_err();
     assert_eq!(why.side(), Side::Caller, "{why}");
     let why = block_on("the end", body.finish()).unwrap_err();
     assert_eq!(why.side(), Side::Caller, "{why}");
     let why = error(response);
     assert_eq!(why.side(), Side::Caller, "{why}");
-    read_head(&mut peer);
     peer.wait_closed();
 }
 
@@ -72,11 +73,12 @@ fn a_streamed_body_that_is_dropped_ends_its_call() {
     let (mut body, response) = client.post(upstream.url("/")).send_stream(None);
     let mut peer = upstream.accept();
     assert!(block_on("a piece", body.write("one")).unwrap());
+    // Before the connection is reset.
+    read_head(&mut peer);
+    read_exactly(&mut peer, "3\r\none\r\n");
     drop(body);
     let why = error(response);
     assert!(why.to_string().contains("call `finish`"), "{why}");
-    read_head(&mut peer);
-    read_exactly(&mut peer, "3\r\none\r\n");
     peer.wait_closed();
 }
 

@@ -101,7 +101,7 @@ fn a_request_line_that_would_split_the_message_is_refused() {
         let refused = encode::request_line(&mut out, Method::Other(method), "/");
         assert_eq!(refused, Err(EncodeError::Method), "{method}");
     }
-    for target in ["", "/ x", "/\r\n", "/\u{e4}", "/#f", "/\""] {
+    for target in ["", "/ x", "/\r\n", "/\u{e4}", "/#f", "/\"", "/\\", "/?<"] {
         let refused = encode::request_line(&mut out, Method::Get, target);
         assert_eq!(refused, Err(EncodeError::Target), "{target}");
     }

@@ -311,6 +311,9 @@ fn the_target_is_replaced() {
     assert_eq!(head.set_target("x"), Err(EncodeError::Target));
     assert_eq!(head.set_target("/ x"), Err(EncodeError::Target));
     assert_eq!(head.set_target(""), Err(EncodeError::Target));
+    assert_eq!(head.set_target("/\\?x"), Err(EncodeError::Target));
+    head.set_target("/a|b?{c}\\").unwrap();
+    assert_eq!(head.as_head().query(), Some("{c}\\"));
     head.set_target("/z?w").unwrap();
     assert_eq!(
         (head.as_head().path(), head.as_head().query()),

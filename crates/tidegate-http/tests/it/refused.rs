@@ -57,9 +57,19 @@ fn what_httparse_accepts_and_we_do_not() {
     refused("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::EmptyLine);
     refused(b"GET /\x80 HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
     refused(b"GET /\xc3\xa4 HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
-    for byte in b"\"<>\\^`{|}#" {
-        let target = [b"GET /", &[*byte][..], b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
-        refused(target, Refuse::Target);
+    refused(
+        b"GET /?\xc3\xa4 HTTP/1.1\r\nHost: a\r\n\r\n",
+        Refuse::Target,
+    );
+    for target in [
+        "/\"", "/<", "/>", "/#", "/\\", "/`", "/?\"", "/?<", "/?>", "/?#",
+    ] {
+        let message = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        refused(message, Refuse::Target);
+    }
+    for target in ["http://a|b/", "http://a\\@b/", "http://{a}?x"] {
+        let message = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        refused(message, Refuse::Target);
     }
 }
 
@@ -428,6 +438,10 @@ fn hosts() {
 #[test]
 fn connection_and_expect() {
     refused_fields(b"Connection: a b\r\n", Refuse::ConnectionInvalid);
+    let long = format!("Connection: {}\r\n", "a,".repeat(129));
+    refused_fields(long.as_bytes(), Refuse::ConnectionInvalid);
+    let many = format!("Connection: {}\r\n", "a,".repeat(43)).repeat(3);
+    refused_fields(many.as_bytes(), Refuse::ConnectionInvalid);
     refused_fields(b"Connection: close\xa0\r\n", Refuse::ConnectionInvalid);
     refused_fields(
         b"Connection: close\r\nConnection: (\r\n",

@@ -145,6 +145,11 @@ fn refused_framing() {
         ),
         (
             "1.1 200",
+            format!("Connection: {}\r\n", "a,".repeat(129)),
+            RefusalReason::ConnectionInvalid,
+        ),
+        (
+            "1.1 200",
             "A : 1\r\n".to_string(),
             RefusalReason::SpaceBeforeColon,
         ),

@@ -12,6 +12,9 @@ use crate::client::exchange_handler::ExchangeHandler;
 use crate::client::failure::{ExchangeError, ExchangeFailure};
 use crate::client::slot::{Begun, Link};
 
+/// The largest request that the system may keep for a server that does not take it.
+const MOST_LEFT_BEHIND: u64 = 16 * 1024;
+
 impl<R: ExchangeHandler> Connection<R> {
     /// Ends exchange `id`, whose caller has left, and the connection with it.
     pub(in crate::client) fn cancel(&mut self, id: u64, ctx: &mut HandlerContext<'_>) {
@@ -25,7 +28,7 @@ impl<R: ExchangeHandler> Connection<R> {
     /// Closes the connection, because its receiver wants nothing more.
     pub(super) fn leave(&mut self, ctx: &mut HandlerContext<'_>) {
         self.course.gone = self.current.is_some();
-        self.close(ctx);
+        self.abandon(ctx);
     }
 
     /// Ends the exchange after its response; `rest` was received behind it.
@@ -60,7 +63,10 @@ impl<R: ExchangeHandler> Connection<R> {
                 lease.make_idle(link.clone());
             }
         } else {
-            self.close(ctx);
+            match complete {
+                true => self.close(ctx),
+                false => self.abandon(ctx),
+            }
         }
         if let Some(current) = self.current.take() {
             current.receiver.end(ctx);
@@ -177,7 +183,11 @@ impl<R: ExchangeHandler> Connection<R> {
     }
 
     pub(super) fn fail(&mut self, cause: ExchangeFailure, ctx: &mut HandlerContext<'_>) {
-        self.close(ctx);
+        match cause.is_of_handshake() {
+            // The peer gets the alert that says why.
+            true => self.close(ctx),
+            false => self.abandon(ctx),
+        }
         if let Some(current) = self.current.take_if(|_| !self.course.gone) {
             let sent = ctx.sent_bytes() > self.sent_before;
             let why = ExchangeError {
@@ -192,10 +202,27 @@ impl<R: ExchangeHandler> Connection<R> {
         }
     }
 
+    /// Ends the connection of an exchange that is not complete. What waits to be sent must not reach
+    /// the server after its exchange has failed: the request may be on its way elsewhere. What the
+    /// system holds is dropped, too: it would keep the rest of a body for minutes for a server that does
+    /// not read.
+    fn abandon(&mut self, ctx: &mut HandlerContext<'_>) {
+        let sent = ctx.sent_bytes().saturating_sub(self.sent_before);
+        let is_left = ctx.has_unsent() || !self.slot.progress().complete || sent > MOST_LEFT_BEHIND;
+        match self.current.is_some() && is_left {
+            true => self.end_by(HandlerContext::abort, ctx),
+            false => self.close(ctx),
+        }
+    }
+
     pub(super) fn close(&mut self, ctx: &mut HandlerContext<'_>) {
+        self.end_by(HandlerContext::close, ctx);
+    }
+
+    fn end_by<'a>(&mut self, end: fn(&mut HandlerContext<'a>), ctx: &mut HandlerContext<'a>) {
         if !std::mem::replace(&mut self.over, true) {
             self.kept = BytesMut::new();
-            ctx.close();
+            end(ctx);
             if let Some(late) = self.slot.close() {
                 self.refuse(late, ctx);
             }

@@ -36,15 +36,18 @@ use super::limits::ConnectionLimits;
 use super::pool::{Lease, Reservation};
 use super::slot::{Begun, Link, Slot};
 use crate::codec::{
-    BodyEvent, BodyFraming, BodyLimits, BodyStep, HeadLimits, HeadTable, ResponseDecoder,
-    ResponseHead,
+    BodyEvent, BodyFraming, BodyLimits, BodyStep, HeadLimits, HeadTable, KnownField,
+    ResponseDecoder, ResponseHead,
 };
 use crate::server::{Input, Received, spare_table};
 
 /// The deadline of the head, of the next part of the body, or of an idle connection.
 const LIMIT: u8 = 0;
-/// How many interim responses a server may send to one request.
+/// How many interim responses a server may send to one request within [`INTERIM_PERIOD`]: a long
+/// operation may report every few seconds that it goes on.
 const MOST_INTERIM: u8 = 16;
+/// The time in which interim responses are counted, in nanoseconds.
+const INTERIM_PERIOD: u64 = 1_000_000_000;
 
 /// How far the exchange in progress is.
 #[derive(Default)]
@@ -56,6 +59,7 @@ struct Course {
     /// The receiver wants nothing more, and is dropped when the connection is closed: what it holds,
     /// such as a permit, lasts as long as the server may work for it.
     gone: bool,
+    /// How many interim responses came since `Connection::interim_since`.
     interim: u8,
     responded: bool,
     keep: bool,
@@ -109,6 +113,8 @@ pub(super) struct Connection<R: Send + 'static> {
     since: u64,
     /// How many bytes were sent before the request in progress.
     sent_before: u64,
+    /// Since when interim responses are counted, in nanoseconds.
+    interim_since: u64,
     /// When an idle connection ends, in nanoseconds.
     idle_until: u64,
     /// For when its deadline is set, if that is not the one of a request; otherwise zero.
@@ -134,6 +140,7 @@ impl<R: ExchangeHandler> Connection<R> {
             served: 0,
             since: 0,
             sent_before: 0,
+            interim_since: 0,
             idle_until: u64::MAX,
             watched_until: 0,
             input_over: false,
@@ -246,6 +253,9 @@ impl<R: ExchangeHandler> Connection<R> {
         }
         spare_table::put_back(table);
         let is_needed = self.current.is_some();
+        if is_needed && self.course.responded && !self.course.in_body {
+            self.slot.answer_began();
+        }
         let (rest, spent) = input.keep();
         if let Some(rest) = rest.filter(|_| is_needed) {
             self.kept = rest;
@@ -277,21 +287,23 @@ impl<R: ExchangeHandler> Connection<R> {
             let received = input.slice(length..input.len());
             // Otherwise the rest of the request would be taken for the other protocol.
             let complete = self.slot.progress().complete;
+            let unnamed = head.status() == 101 && head.known(KnownField::Upgrade).is_none();
             let handler = match complete {
                 true => current.receiver.switch(head, received, ctx),
                 false => None,
             };
             match handler {
                 Some(handler) => self.hand_over(handler, ctx),
-                None => {
-                    let what = "it changed the protocol, which the request did not ask for";
-                    self.fail(ExchangeFailure::Unexpected(what), ctx);
-                }
+                None => self.fail(ExchangeFailure::switched(complete, unnamed), ctx),
             }
             input.advance(input.len());
             return false;
         }
         if head.status() < 200 {
+            let now = ctx.now();
+            if now.saturating_sub(self.interim_since) >= INTERIM_PERIOD {
+                (self.interim_since, self.course.interim) = (now, 0);
+            }
             self.course.interim += 1;
             if self.course.interim > MOST_INTERIM {
                 let what = "it sent too many interim responses";

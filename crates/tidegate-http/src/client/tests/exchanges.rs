@@ -163,6 +163,27 @@ fn a_server_that_never_stops_with_interim_responses_is_given_up() {
     assert!(fixture.is_over());
 }
 
+#[test]
+fn a_server_may_report_for_a_long_time_that_it_goes_on() {
+    let mut fixture = Fixture::new();
+    fixture.get();
+    let interim = "HTTP/1.1 102 Processing\r\n\r\n";
+    for _ in 0..20 {
+        fixture.channel.receive(interim.repeat(16));
+        fixture.channel.advance(Duration::from_secs(1));
+    }
+    let end = "HTTP/1.1 204 No Content\r\n\r\n";
+    fixture.channel.receive(end);
+    assert_eq!(fixture.log.take(), ["204 Empty", "end"]);
+    // The same number within one second is a flood.
+    fixture.get();
+    fixture.channel.receive(interim.repeat(16));
+    fixture.channel.advance(Duration::from_millis(999));
+    fixture.channel.receive(interim);
+    assert_eq!(fixture.log.take(), ["unexpected: sent"]);
+    assert!(fixture.is_over());
+}
+
 /// Heads that two parsers may understand differently: where the body ends, or whether there is one.
 const SMUGGLED: [&str; 16] = [
     "Content-Length: 2\r\nContent-Length: 3",
@@ -196,5 +217,23 @@ fn responses_that_parsers_understand_differently_end_their_connection() {
             "{field:?}: {log:?}"
         );
         assert!(fixture.is_over(), "{field:?}");
+    }
+}
+
+#[test]
+fn a_part_of_a_response_is_known_before_its_head_is_complete() {
+    let ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    for part in ["H", "HTTP/1.1 200 OK\r\nConte", "HTTP/1.1 103 Hi\r\n\r\n"] {
+        let mut fixture = Fixture::new();
+        let first = fixture.get();
+        assert!(!fixture.link.slot.has_answer(first));
+        fixture.channel.receive(part);
+        assert!(fixture.link.slot.has_answer(first), "{part:?}");
+        fixture
+            .channel
+            .receive(ok.strip_prefix(part).unwrap_or(ok).to_owned());
+        assert_eq!(fixture.log.take(), ["200 Length(2)", "ok", "end"]);
+        let second = fixture.get();
+        assert!(!fixture.link.slot.has_answer(second), "of this one");
     }
 }

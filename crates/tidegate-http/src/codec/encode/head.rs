@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, BytesMut};
 
-use crate::codec::chars::{self, TARGET};
+use crate::codec::chars;
 use crate::codec::framing::BodyFraming;
 use crate::codec::known::KnownField;
 use crate::codec::method::Method;
@@ -69,7 +69,7 @@ pub fn request_line<B: BufMut>(
     if !chars::is_token(method) {
         return Err(EncodeError::Method);
     }
-    if target.is_empty() || !chars::all(target, TARGET) {
+    if target.is_empty() || !chars::is_target(target) {
         return Err(EncodeError::Target);
     }
     put(out, &[method, b" ", target, b" HTTP/1.1\r\n"])

@@ -10,11 +10,19 @@ pub(super) const KEEP_ALIVE: u8 = 2;
 /// `upgrade` is one of the options.
 pub(super) const UPGRADE: u8 = 4;
 
-/// Returns the options of one `Connection` field as bits, or `None` if it is not a list of tokens.
+/// The most bytes of all `Connection` fields of a head. A proxy compares each name of a field with
+/// each option, so that long lists would cost the product of both.
+pub(super) const MOST_BYTES: usize = 256;
+
+/// Returns the options of one `Connection` field as bits, or `None` if it is not a list of tokens, or
+/// too long.
 ///
 /// Empty elements are ignored, as RFC 9110 (5.6.1.2) demands.
 #[inline]
 pub(super) fn options(value: &[u8]) -> Option<u8> {
+    if value.len() > MOST_BYTES {
+        return None;
+    }
     let mut bits = 0;
     for option in chars::list(value).filter(|option| !option.is_empty()) {
         if option.eq_ignore_ascii_case(b"keep-alive") {
@@ -50,6 +58,12 @@ mod tests {
         assert_eq!(options(b",, ,"), Some(0));
         assert_eq!(options(b"close\xa0"), None);
         assert_eq!(options(b"close;x"), None);
+    }
+
+    #[test]
+    fn a_list_is_not_longer_than_any_that_is_used() {
+        assert_eq!(options(&[b','; MOST_BYTES]), Some(0));
+        assert_eq!(options(&[b','; MOST_BYTES + 1]), None);
     }
 
     #[test]

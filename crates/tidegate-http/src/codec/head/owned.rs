@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::codec::chars::{self, TARGET};
+use crate::codec::chars;
 use crate::codec::encode::{EncodeError, FieldLines, status_line};
 use crate::codec::framing::BodyFraming;
 use crate::codec::limits::HeadLimits;
@@ -122,7 +122,7 @@ impl OwnedRequestHead {
     pub fn set_target(&mut self, target: &str) -> Result<(), EncodeError> {
         let bytes = target.as_bytes();
         let form = target::form(self.head.info.method, bytes);
-        let form = form.filter(|_| chars::all(bytes, TARGET));
+        let form = form.filter(|_| chars::is_target(bytes));
         let form = form.ok_or(EncodeError::Target)?;
         let text = self.head.add_text(bytes)?;
         self.head.info.text = text;

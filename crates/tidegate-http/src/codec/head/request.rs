@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::codec::chars::{self, PATH, TARGET, TOKEN};
+use crate::codec::chars::{self, PATH, QUERY, TOKEN};
 use crate::codec::encode::EncodeError;
 use crate::codec::framing::{self, BodyFraming};
 use crate::codec::known::KnownField;
@@ -303,7 +303,7 @@ fn request_line(input: &[u8], info: &mut Info) -> Result<usize, RefusalReason> {
     let text = &input[length + 1..];
     let path = chars::run(text, PATH);
     let target = match text.get(path) {
-        Some(b'?') => path + chars::run(&text[path..], TARGET),
+        Some(b'?') => path + chars::run(&text[path..], QUERY),
         _ => path,
     };
     let Some((b' ', rest)) = text.get(target..).and_then(<[u8]>::split_first) else {
@@ -421,8 +421,13 @@ pub(super) fn connection_options(
     let mut options = connection::options(first).ok_or(invalid)?;
     if info.is_repeated(KnownField::Connection) {
         let name = KnownField::Connection.name();
+        let mut length = 0;
         for value in (Fields { bytes, spans }).get_all(name) {
             options |= connection::options(value).ok_or(invalid)?;
+            length += value.len();
+        }
+        if length > connection::MOST_BYTES {
+            return Err(invalid);
         }
     }
     Ok(options)

@@ -178,7 +178,10 @@ impl<S: Service> Connection<S> {
         self.channel = Some(channel);
         self.cell().opened();
         self.now = self.shared.wall.nanos();
-        wire.set_half_closure(self.shared.limits.half_close);
+        let half_close = self.shared.limits.half_close;
+        wire.set_half_closure(half_close);
+        // Reading stops while a request waits for the one before it, or for its service.
+        wire.set_close_on_hang_up(!half_close);
         self.begin_wait(wire);
         self.settle(wire);
     }
@@ -362,7 +365,7 @@ impl<S: Service> Connection<S> {
 
     /// Stops or resumes reading.
     #[inline]
-    fn paused_by<'a>(&mut self, blocked: bool, wire: &mut impl Wire<'a>) {
+    pub(super) fn paused_by<'a>(&mut self, blocked: bool, wire: &mut impl Wire<'a>) {
         if blocked != self.paused {
             self.paused = blocked;
             wire.set_auto_read(!blocked);
@@ -372,6 +375,9 @@ impl<S: Service> Connection<S> {
     /// Goes on with what was kept, if the reason to wait is gone.
     pub(crate) fn resume<'a>(&mut self, wire: &mut impl Wire<'a>) {
         if self.paused && !self.body_paused && self.phase != Phase::Lingering {
+            if self.has_left(wire) {
+                return self.leave(wire);
+            }
             let kept = std::mem::take(&mut self.kept);
             self.advance(kept, wire);
         }

@@ -24,7 +24,7 @@ impl<S: Service> Connection<S> {
     pub(crate) fn part<'a>(&mut self, part: Part, wire: &mut impl Wire<'a>) {
         let Part { seq, what } = part;
         self.now = self.shared.wall.nanos();
-        if !matches!(what, PartKind::Switch(_)) {
+        if !matches!(what, PartKind::Switch(_) | PartKind::Interim(_)) {
             self.decided(seq);
         }
         self.end_if_draining();
@@ -105,6 +105,7 @@ impl<S: Service> Connection<S> {
             }
             (Slot::Waiting { .. }, PartKind::Head(head)) => self.begin_stream(seq, head),
             (slot @ Slot::Waiting { .. }, PartKind::Switch(plan)) => *slot = Slot::Switch(plan),
+            (Slot::Waiting { .. }, PartKind::Interim(head)) => self.interim(seq, head, wire),
             (slot @ Slot::Waiting { .. }, what) => {
                 let (trouble, detail) = match what {
                     PartKind::Dropped => (Trouble::Dropped, None),
@@ -171,7 +172,13 @@ impl<S: Service> Connection<S> {
         if self.phase == Phase::Closing {
             self.queue.say_close_if_last();
         }
-        while let Some(slot) = self.queue.front_mut() {
+        while !self.queue.is_empty() {
+            if !self.queue.held.is_empty() {
+                self.send_held(wire);
+            }
+            let Some(slot) = self.queue.front_mut() else {
+                break;
+            };
             let close = match slot {
                 Slot::Waiting { owes_continue, .. } => {
                     // A service that has not begun to read may respond without the body.
@@ -210,6 +217,30 @@ impl<S: Service> Connection<S> {
             }
         }
         self.end_if_done(wire);
+    }
+
+    /// Sends the head of an interim response, or holds it back until its turn comes. A client that does
+    /// not take what was sent before gets none.
+    #[cold]
+    fn interim<'a>(&mut self, seq: u64, head: Bytes, wire: &mut impl Wire<'a>) {
+        if !self.queue.is_first(seq) {
+            self.queue.held.hold(seq, head);
+        } else if wire.is_writable() {
+            self.send_interim(&head, wire);
+        }
+    }
+
+    /// Sends the interim responses of the response that has become the first one.
+    #[cold]
+    fn send_held<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        for head in self.queue.take_held() {
+            self.send_interim(&head, wire);
+        }
+    }
+
+    fn send_interim<'a>(&mut self, head: &Bytes, wire: &mut impl Wire<'a>) {
+        self.tally.sent(head.len());
+        wire.output().put_slice(head);
     }
 
     /// Responds with status 503 to the request that the client waits for, because the service has not

@@ -82,6 +82,7 @@ impl<S: Service> Connection<S> {
     ) {
         let half_closure = wire.options().half_closure;
         wire.set_half_closure(half_closure);
+        wire.set_close_on_hang_up(false);
         self.paused_by(false, wire);
         let first = Arc::new(OnceLock::new());
         let gate = Gate {

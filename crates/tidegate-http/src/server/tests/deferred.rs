@@ -53,6 +53,9 @@ fn a_checked_field_gets_the_value_of_a_response() {
     take(&later, "/").field_with(&id, b"12~!").body("x");
     let head = "HTTP/1.1 200 OK\r\nX-Id: 12~!\r\nContent-Length: 1\r\n\r\n";
     assert_eq!(client.responses(), format!("{head}x"));
+    let own = id.clone();
+    let mut at_once = Client::new(move |_, response| response.field_with(&own, b"12~!").body("x"));
+    assert_eq!(at_once.send(get("/")), format!("{head}x"));
     assert_eq!(id.as_bytes(), b"X-Id: 0000\r\n");
     let wrong = [
         (id.clone(), b"1\r\n2"),

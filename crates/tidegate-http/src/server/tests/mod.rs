@@ -4,6 +4,7 @@ mod bodies;
 mod deferred;
 mod drains;
 mod exchanges;
+mod interim;
 mod late;
 mod limits;
 mod metrics;

@@ -244,16 +244,68 @@ fn a_request_that_waits_is_not_begun_when_the_connection_is_gone() {
 }
 
 #[test]
-fn a_client_that_leaves_is_seen_when_its_request_begins() {
+fn a_client_that_leaves_is_seen_while_a_request_waits() {
     // As a proxy: who ends its half has left. Nothing is read before that.
-    let (mut client, begun) = with_limits(Limits::default().half_close(false));
-    client.send(get("/a") + &ask("PUT", "/b"));
+    for (first, second) in [("GET", "PUT"), ("POST", "GET"), ("PUT", "PUT")] {
+        let (mut client, begun) = with_limits(Limits::default().half_close(false));
+        client.send(ask(first, "/a") + &ask(second, "/b"));
+        client.send(get("/c"));
+        assert!(client.is_open());
+        client.socket.end_input();
+        assert!(!client.is_open());
+        let left = begun.take(&format!("{first} /a"));
+        assert!(left.is_closed());
+        left.body("a");
+        assert_eq!(client.responses(), "");
+        assert!(
+            begun.running().is_empty(),
+            "nothing begins: {first} {second}"
+        );
+        assert_eq!(client.metrics().requests, 1);
+    }
+}
+
+#[test]
+fn a_client_that_has_left_ends_what_still_runs() {
+    let limits = Limits::default().half_close(false).max_outstanding(2);
+    let (mut client, begun) = with_limits(limits);
+    client.send(get("/a") + &get("/b") + &get("/c"));
+    assert_eq!(begun.running(), ["GET /a", "GET /b"]);
     client.socket.end_input();
-    assert!(client.is_open());
-    begun.take("GET /a").body("a");
-    assert_eq!(client.responses(), ok("a"));
-    assert!(begun.take("PUT /b").is_closed());
     assert!(!client.is_open());
+    for what in ["GET /a", "GET /b"] {
+        let left = begun.take(what);
+        assert!(left.is_closed(), "{what}");
+        left.body("");
+    }
+    assert_eq!(client.responses(), "");
+    assert!(begun.running().is_empty());
+}
+
+#[test]
+fn a_client_that_leaves_is_seen_while_its_body_is_not_taken() {
+    let kept: Arc<Mutex<Vec<_>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let limits = Limits::default().half_close(false);
+    let mut client = Client::with_limits(limits, move |request, response| {
+        keep.lock()
+            .unwrap()
+            .push((request.into_body(), response.defer()));
+    });
+    client.send("PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+    let (body, later) = kept.lock().unwrap().pop().unwrap();
+    // Nobody reads the body: a part of it stays in the socket.
+    for _ in 0..20 {
+        client.send("x".repeat(10_000));
+    }
+    let read = client.metrics().received_bytes;
+    client.send("x");
+    assert_eq!(client.metrics().received_bytes, read);
+    assert!(!later.is_closed());
+    client.socket.end_input();
+    assert!(!client.is_open());
+    assert!(later.is_closed());
+    drop(body);
 }
 
 #[test]
