@@ -162,6 +162,7 @@ impl Controls for Simulated {
                 in_flight: if at == 1 { slow - slow / 8 } else { slow / 16 },
                 calls: if at == 1 { calls / 2 } else { calls / 4 },
                 is_up: server.is_up(),
+                is_found: true,
                 is_draining: server.is_draining(),
             });
         vec![UpstreamReport {

@@ -41,6 +41,11 @@ impl SocketPath {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Returns `true` if a path, however it is written, leads to the socket that was made here.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        self.made.is_some() && Identity::of_socket(path) == self.made
+    }
 }
 
 impl Drop for SocketPath {

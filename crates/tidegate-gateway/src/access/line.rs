@@ -179,9 +179,11 @@ mod tests {
         let record = Record {
             host: "a\"b\\c\r\n\u{7f}\u{85}",
             path: &long,
+            query: Some("{\\}|`"),
             ..Record::default()
         };
-        let line = line(&record, false);
+        let line = line(&record, true);
+        assert!(line.contains("\"query\":\"{\\\\}|`\""), "{line}");
         assert!(
             line.contains("\"host\":\"a\\\"b\\\\c\\u000d\\u000a\\u007f\\u0085\""),
             "{line}"

@@ -8,7 +8,8 @@ use tidegate::isolate::{Properties, PropertySource as _};
 use super::controls::Controls;
 use super::event::{Events, WallTime};
 use super::place::{BreakerOrder, Place};
-use crate::command::why_refused;
+use super::unused::{self, Unused};
+use crate::command::{why_refused, why_without_effect};
 use crate::json::{Object, array, quoted};
 
 /// The status and the JSON of a response.
@@ -20,6 +21,7 @@ pub(super) struct Changes {
     pub(super) controls: Arc<dyn Controls>,
     pub(super) events: Arc<Events>,
     pub(super) wall: WallTime,
+    pub(super) unused: Arc<Unused>,
 }
 
 impl Changes {
@@ -72,11 +74,31 @@ impl Changes {
             removed.map_err(|why| (422, why.to_string()))?;
             return Ok(format!("{name} removed"));
         };
+        let refuse = |why: &str| (422, format!("`{name}` cannot be set: {why}"));
         if let Some(why) = why_refused(name, value) {
-            return Err((422, format!("`{name}` cannot be set: {why}")));
+            return Err(refuse(why));
         }
+        let Some(_place) = self.unused.reserve(name, &*self.controls) else {
+            let most = unused::MOST;
+            let what =
+                format!("`{name}` is not set: its route does not exist, and {most} others of");
+            return Err((
+                409,
+                format!("{what} this kind are set already; remove some"),
+            ));
+        };
+        let before = properties.get(name);
         let set = properties.set(name, value);
         set.map_err(|why| (422, why.to_string()))?;
+        if let Some(why) = why_without_effect(name, self.controls.isolation()) {
+            // It was not in force, so this changes nothing either.
+            let undone = match before {
+                Some(before) => properties.set(name, &before),
+                None => properties.remove(name),
+            };
+            undone.map_err(|why| (422, why.to_string()))?;
+            return Err(refuse(why));
+        }
         Ok(format!("{name} = {value}"))
     }
 

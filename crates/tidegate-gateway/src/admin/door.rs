@@ -9,8 +9,9 @@
 //!
 //! The host is checked so that a page of another site, whose name leads to this address, reads
 //! nothing: a name must be one of ours. An address is always accepted. A change that a page of
-//! another origin asks for is refused, even with a token. So are the frames of our page, of which only
-//! so many can be open: a page of another origin could not read them, and could take all places.
+//! another origin asks for is refused, even with a token. So are the frames of our page and the other
+//! streams, of which only so many can be open: a page of another origin could not read them, and could
+//! take all places. The Hystrix dashboard reads them on its server, which names no origin.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use tidegate::http::{HttpServer, Limits};
 use tidegate::metrics::Exporter;
-use tidegate::net::NetGroup;
+use tidegate::net::{Handler, NetGroup};
 use tidegate::pool::WorkerPool;
 use tidegate::promise::Completion;
+use tidegate_http::HttpServerBuilder;
+use tidegate_loop::Pinned;
 
 use super::change::Changes;
 use super::controls::Controls;
 use super::door::{Door, DoorSlot};
 use super::event::{Events, WallTime};
+use super::guests::{Guests, PLACES, Usher};
 use super::pages::Pages;
 use super::service::{AdminService, Session};
 use super::streams::{StreamSettings, Streams};
@@ -27,8 +30,10 @@ use crate::unix::{self, SocketPath};
 const THREADS: usize = 4;
 /// The number of requests that wait for them.
 const WAITING: usize = 32;
-/// The number of connections.
-const CONNECTIONS: usize = 256;
+/// How many connections there can be besides those that have places: they are being closed.
+const LEAVING: usize = 64;
+/// How long a head may take.
+const HEAD_TIME: Duration = Duration::from_secs(5);
 
 /// What the listener shows and uses.
 pub struct AdminParts {
@@ -140,6 +145,7 @@ impl AdminListener {
             Arc::clone(&parts.wall),
         );
         let slot = Arc::new(DoorSlot::new(door));
+        let guests = Arc::new(Guests::default());
         let pages = Pages::new(
             group.loops().next().clone(),
             workers.clone(),
@@ -150,6 +156,7 @@ impl AdminListener {
         let service = AdminService {
             pages: Arc::clone(&pages),
             door: Arc::clone(&slot),
+            guests: Arc::clone(&guests),
             exporter: parts.exporter,
             streams: Arc::clone(&streams),
             problems: parts.problems,
@@ -158,13 +165,12 @@ impl AdminListener {
                 controls: parts.controls,
                 events: parts.events,
                 wall: parts.wall,
+                unused: Arc::default(),
             },
         };
         let service = Arc::new(service);
         let session = move || Session(Arc::clone(&service));
-        let builder = HttpServer::builder(group)
-            .limits(Limits::default().max_body(1 << 16).half_close(false))
-            .configure(|server| server.max_connections(CONNECTIONS));
+        let builder = builder(group, guests);
         let (server, path) = match &settings.at {
             Address::Tcp { host, port } => {
                 (builder.serve_with((host.as_str(), *port), session), None)
@@ -214,6 +220,15 @@ impl AdminListener {
         self.streams.close();
         self.pages.close();
     }
+}
+
+/// Describes the server: its limits, and the places of its connections.
+fn builder(group: &NetGroup, guests: Arc<Guests>) -> HttpServerBuilder<Pinned> {
+    let limits = Limits::default().max_body(1 << 16).head_time(HEAD_TIME);
+    HttpServer::builder(group)
+        .limits(limits.half_close(false))
+        .front(move |pipeline| pipeline.add_handler("usher", Handler::inbound(Usher::new(&guests))))
+        .configure(|server| server.max_connections(PLACES + LEAVING))
 }
 
 impl fmt::Debug for AdminListener {

@@ -9,9 +9,11 @@
 //! | `controls` | what the gateway shows, and what can be changed | |
 //! | `report` | settings as JSON | |
 //! | `gather` | a sample of the gateway for the page | `controls`, `event` |
-//! | `pages` | the open pages: samples, frames | `gather` |
-//! | `streams` | `hystrix.stream` and its sister streams | |
-//! | `change` | what an operator changes | `controls`, `event`, `place` |
+//! | `guests` | the connections, and which of them makes room for another one | |
+//! | `pages` | the open pages: samples, frames | `gather`, `guests` |
+//! | `streams` | `hystrix.stream` and its sister streams | `guests` |
+//! | `unused` | how many properties of missing routes can be set | `controls` |
+//! | `change` | what an operator changes | `controls`, `event`, `place`, `unused` |
 //! | `service` | responds to a request | all above |
 //! | `listener` | starts and ends the listener | `service` |
 //!
@@ -47,6 +49,7 @@ mod controls;
 mod door;
 mod event;
 mod gather;
+mod guests;
 mod listener;
 mod pages;
 mod place;
@@ -54,6 +57,7 @@ mod report;
 mod service;
 mod streams;
 mod token;
+mod unused;
 
 pub use controls::{Controls, Knob, LoopReport, RouteReport, ServerReport, UpstreamReport};
 pub use event::{Change, Events, WallTime};

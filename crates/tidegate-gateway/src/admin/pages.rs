@@ -21,6 +21,7 @@ use tidegate_core::permits::{Permit, Permits};
 use super::controls::Controls;
 use super::event::{Events, WallTime};
 use super::gather::Gather;
+use super::guests::Kept;
 use crate::page::{History, PERIOD, millis};
 
 /// The pages of a listener, and the history that they show.
@@ -63,6 +64,7 @@ struct Client {
     /// Where it is.
     at: Position,
     _place: Permit,
+    _kept: Kept,
 }
 
 /// What a client has.
@@ -112,7 +114,7 @@ impl Pages {
     }
 
     /// Begins a page. `id` is the last sample that it has. A page too many is told so.
-    pub(super) fn begin(self: &Arc<Self>, id: Option<String>, response: Response<'_>) {
+    pub(super) fn begin(self: &Arc<Self>, id: Option<String>, response: Response<'_>, kept: Kept) {
         let mut stream = response
             .field("Content-Type", "text/event-stream")
             .field("Cache-Control", "no-store")
@@ -140,6 +142,7 @@ impl Pages {
             stream,
             at: Position::Claims(id),
             _place: place,
+            _kept: kept,
         });
         drop(state);
         self.want(Job::Frames);

@@ -135,10 +135,10 @@ impl Place {
         self.methods().split(", ").any(|allowed| allowed == method)
     }
 
-    /// Returns `true` if a page of another origin must not ask for it: a change, or a place among those
-    /// of our pages.
+    /// Returns `true` if a page of another origin must not ask for it: a change, or a stream, of which
+    /// only so many can be open.
     pub(super) fn is_for_own_origin(&self) -> bool {
-        self.need() == Need::Change || *self == Self::PageEvents
+        self.need() == Need::Change || matches!(self, Self::PageEvents | Self::Stream(_))
     }
 
     /// Returns what a request needs.

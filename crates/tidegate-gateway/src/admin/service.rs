@@ -10,6 +10,7 @@ use tidegate::promise::Outcome;
 
 use super::change::{Changes, error};
 use super::door::{Door, DoorSlot, Refusal};
+use super::guests::Guests;
 use super::pages::Pages;
 use super::place::{Need, Place, StreamKind, decoded};
 use super::report;
@@ -24,6 +25,8 @@ const LARGEST_BODY: usize = 4096;
 /// Responds to requests on a loop.
 pub(super) struct AdminService {
     pub(super) door: Arc<DoorSlot>,
+    /// The connections. One that waits for its response, or reads a stream, is kept.
+    pub(super) guests: Arc<Guests>,
     pub(super) changes: Changes,
     pub(super) exporter: Exporter,
     pub(super) streams: Arc<Streams>,
@@ -45,6 +48,7 @@ impl Service for Session {
 impl AdminService {
     /// Responds to a request.
     fn respond(&self, request: Request<'_>, response: Response<'_>) {
+        self.guests.asks(request.channel());
         let Some(place) = Place::find(request.path()) else {
             return response.status(404).body("there is no such endpoint\n");
         };
@@ -77,7 +81,8 @@ impl AdminService {
                 let id = request.field("Last-Event-ID");
                 let id = id.map(|id| String::from_utf8_lossy(id).into_owned());
                 let id = id.or_else(|| parameter(&request, "since"));
-                self.pages.begin(id, response);
+                let kept = self.guests.keep(request.channel());
+                self.pages.begin(id, response, kept);
             }
             place if place.need() == Need::Change => self.change(place, request, response),
             place => self.read(place, &request, response),
@@ -102,7 +107,10 @@ impl AdminService {
             .map(|text| delay(&text))
             .transpose()
         {
-            Ok(delay) => self.streams.begin(kind, delay, response),
+            Ok(delay) => {
+                let kept = self.guests.keep(request.channel());
+                self.streams.begin(kind, delay, response, kept);
+            }
             Err(why) => response.status(400).body(format!("{why}\n")),
         }
     }
@@ -114,7 +122,9 @@ impl AdminService {
         let (changes, exporter) = (self.changes.clone(), self.exporter.clone());
         let pages = Arc::clone(&self.pages);
         let key = parameter(request, "key");
+        let kept = self.guests.keep(request.channel());
         later(&self.workers, response.defer(), move |response| {
+            let _kept = kept;
             let controls = &*changes.controls;
             let json = |text: String| ("application/json", text);
             let (kind, text) = match place {
@@ -150,6 +160,7 @@ impl AdminService {
         let (peer, is_delete) = (request.peer_addr(), request.method().as_str() == "DELETE");
         let (changes, workers, response) =
             (self.changes.clone(), self.workers.clone(), response.defer());
+        let kept = self.guests.keep(request.channel());
         request.collect(LARGEST_BODY).finally(move |body| {
             let body = match body {
                 Outcome::Success(body) => str::from_utf8(body).map(str::to_owned),
@@ -163,6 +174,7 @@ impl AdminService {
                     .body(error("the body is not a text"));
             };
             later(&workers, response, move |response| {
+                let _kept = kept;
                 let value = (!is_delete).then_some(body.as_str());
                 let (status, text) = changes.make(&place, value, peer);
                 plain(response.status(status), "application/json").body(text);

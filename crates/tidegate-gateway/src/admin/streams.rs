@@ -15,6 +15,7 @@ use tidegate::metrics::HystrixStream;
 use tidegate_core::permits::{Permit, Permits};
 
 use super::event::WallTime;
+use super::guests::Kept;
 use super::place::StreamKind;
 
 /// The time between two lines that a client gets at least.
@@ -142,6 +143,7 @@ struct Client {
     /// When the next sample is due, by the clock of the loop.
     due: u64,
     _place: Permit,
+    _kept: Kept,
 }
 
 impl Streams {
@@ -167,6 +169,7 @@ impl Streams {
         kind: StreamKind,
         delay: Option<Duration>,
         response: Response<'_>,
+        kept: Kept,
     ) {
         self.forget_closed();
         let place = match self.is_closed() {
@@ -191,6 +194,7 @@ impl Streams {
             period: delay.unwrap_or(self.settings.period(kind)),
             due: 0,
             _place: place,
+            _kept: kept,
         };
         let slot = Arc::new(Mutex::new(Some(client)));
         let mut clients = locked(&self.clients);

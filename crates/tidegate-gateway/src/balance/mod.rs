@@ -14,4 +14,5 @@ mod server;
 mod tests;
 
 pub use picker::{Picker, Strategy};
+pub(crate) use server::WeakServer;
 pub use server::{Lease, ServerState};

@@ -1,7 +1,8 @@
 //! The choice of a server. Each loop has a picker of its own, so a choice takes no lock.
 //!
 //! The first choice follows the strategy. If its server is full, the others are tried in order:
-//! a request is refused only if no server has a place.
+//! a request is refused only if no server has a place. A server whose name is being looked up for the first
+//! time comes last: its requests wait for the lookup.
 
 use super::server::{Lease, ServerState};
 
@@ -39,7 +40,7 @@ impl Picker {
     /// chosen only if no other has a place. Returns `None` if no server has one.
     pub fn pick(&mut self, servers: &[ServerState], avoid: Option<usize>) -> Option<Lease> {
         if let ([_], None) = (servers, avoid) {
-            return reserve(servers, 0);
+            return reserve(servers, 0).or_else(|| last_resort(servers));
         }
         let total = total(servers, avoid);
         if total > 0 {
@@ -58,7 +59,8 @@ impl Picker {
                 return Some(lease);
             }
         }
-        avoid.and_then(|index| reserve(servers, index))
+        let same = avoid.and_then(|index| reserve(servers, index));
+        same.or_else(|| last_resort(servers))
     }
 
     /// Returns the next server of the smooth weighted round: each gets its weight as credit, and
@@ -138,4 +140,12 @@ fn less_busy(servers: &[ServerState], one: usize, two: usize) -> usize {
 fn reserve(servers: &[ServerState], index: usize) -> Option<Lease> {
     let server = servers.get(index).filter(|server| server.weight() > 0)?;
     server.reserve().map(|permit| Lease::new(index, permit))
+}
+
+/// Reserves a place at a server whose name is being looked up.
+#[cold]
+fn last_resort(servers: &[ServerState]) -> Option<Lease> {
+    let all = servers.iter().enumerate();
+    let mut waiting = all.filter(|(_, server)| server.is_last_resort());
+    waiting.find_map(|(index, server)| Some(Lease::new(index, server.reserve()?)))
 }

@@ -1,7 +1,7 @@
 //! A server of an upstream, shared by all loops.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use tidegate_core::permits::{Permit, Permits};
 
@@ -9,34 +9,71 @@ use tidegate_core::permits::{Permit, Permits};
 const DOWN: u8 = 1;
 /// An operator drains the server.
 const DRAINING: u8 = 2;
+/// No address of its name is known yet.
+const NO_ADDRESS: u8 = 4;
+/// The name was not found, or not in time.
+const NOT_FOUND: u8 = 8;
 
 /// A server of an upstream. Clones are handles to the same server.
 #[derive(Clone, Debug)]
 pub struct ServerState {
+    /// Each configuration has its own.
     weight: u32,
+    shared: Arc<Shared>,
+}
+
+/// What stays as long as anybody uses the server, whatever its settings become.
+#[derive(Debug)]
+struct Shared {
     permits: Permits,
     /// Why the server takes no requests; 0 if it takes them.
-    state: Arc<AtomicU8>,
+    state: AtomicU8,
     /// The requests that it got.
-    calls: Arc<AtomicU64>,
+    calls: AtomicU64,
     /// Whose checks count; 0 means that there are none.
-    checker: Arc<AtomicU64>,
+    checker: AtomicU64,
+}
+
+/// Finds a server again as long as anybody uses it.
+#[derive(Debug)]
+pub(crate) struct WeakServer(Weak<Shared>);
+
+impl WeakServer {
+    /// Returns the server with this weight, if anybody uses it.
+    pub(crate) fn get(&self, weight: u32) -> Option<ServerState> {
+        let shared = self.0.upgrade()?;
+        Some(ServerState { weight, shared })
+    }
+
+    /// Returns `true` if nobody uses the server any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.strong_count() == 0
+    }
 }
 
 impl ServerState {
     /// Creates a server that is up. `None` means that the requests in flight have no limit.
     pub fn new(weight: u32, max_in_flight: Option<u32>) -> Self {
-        let permits = match max_in_flight {
-            Some(limit) => Permits::new(limit as usize),
-            None => Permits::unlimited(),
+        let shared = Shared {
+            permits: Permits::new(limit(max_in_flight)),
+            state: AtomicU8::new(0),
+            calls: AtomicU64::new(0),
+            checker: AtomicU64::new(0),
         };
         Self {
             weight,
-            permits,
-            state: Arc::default(),
-            calls: Arc::default(),
-            checker: Arc::default(),
+            shared: Arc::new(shared),
         }
+    }
+
+    /// Returns a way to find the server again.
+    pub(crate) fn downgrade(&self) -> WeakServer {
+        WeakServer(Arc::downgrade(&self.shared))
+    }
+
+    /// Changes the limit of the requests in flight. Those that are in flight still count.
+    pub(crate) fn set_max_in_flight(&self, max_in_flight: Option<u32>) {
+        self.shared.permits.set_limit(limit(max_in_flight));
     }
 
     /// Sets the result of the health checks. A server that an operator drains stays drained.
@@ -46,12 +83,12 @@ impl ServerState {
 
     /// From now on, only the checks with this number count; 0 means that there are none.
     pub(crate) fn set_checker(&self, checker: u64) {
-        self.checker.store(checker, Ordering::Relaxed);
+        self.shared.checker.store(checker, Ordering::Relaxed);
     }
 
     /// Returns `true` if the checks with this number count.
     pub(crate) fn is_checked_by(&self, checker: u64) -> bool {
-        self.checker.load(Ordering::Relaxed) == checker
+        self.shared.checker.load(Ordering::Relaxed) == checker
     }
 
     /// Drains the server, or ends the drain: it gets no further requests, and those in flight
@@ -62,17 +99,41 @@ impl ServerState {
 
     /// Returns `true` unless the health checks say that the server does not work.
     pub fn is_up(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & DOWN == 0
+        self.shared.state.load(Ordering::Relaxed) & DOWN == 0
     }
 
     /// Returns `true` if an operator drains the server.
     pub fn is_draining(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & DRAINING != 0
+        self.shared.state.load(Ordering::Relaxed) & DRAINING != 0
+    }
+
+    /// No address of the name is known: until it has been looked up, the server gets only requests that no
+    /// other server takes.
+    pub(crate) fn set_no_address(&self) {
+        self.set(NO_ADDRESS, true);
+    }
+
+    /// The name was not found: the server gets no requests. With its addresses, the name gets other
+    /// servers. Returns `true` if that is new.
+    pub(crate) fn set_not_found(&self) -> bool {
+        let before = self.shared.state.fetch_or(NOT_FOUND, Ordering::Relaxed);
+        before & NOT_FOUND == 0
+    }
+
+    /// Returns `true` unless no address of the name is known.
+    pub fn has_address(&self) -> bool {
+        self.shared.state.load(Ordering::Relaxed) & NO_ADDRESS == 0
+    }
+
+    /// Returns `true` if the server takes requests that no other server takes: its name is being looked
+    /// up for the first time.
+    pub(super) fn is_last_resort(&self) -> bool {
+        self.shared.state.load(Ordering::Relaxed) == NO_ADDRESS
     }
 
     /// Returns the weight; 0 if the server takes no requests now.
     pub fn weight(&self) -> u32 {
-        match self.state.load(Ordering::Relaxed) {
+        match self.shared.state.load(Ordering::Relaxed) {
             0 => self.weight,
             _ => 0,
         }
@@ -80,25 +141,25 @@ impl ServerState {
 
     fn set(&self, reason: u8, applies: bool) {
         match applies {
-            true => self.state.fetch_or(reason, Ordering::Relaxed),
-            false => self.state.fetch_and(!reason, Ordering::Relaxed),
+            true => self.shared.state.fetch_or(reason, Ordering::Relaxed),
+            false => self.shared.state.fetch_and(!reason, Ordering::Relaxed),
         };
     }
 
     /// Returns the number of requests in flight, over all loops.
     pub fn in_flight(&self) -> usize {
-        self.permits.held()
+        self.shared.permits.held()
     }
 
     /// Returns the number of requests that the server got, over all loops.
     pub fn calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
+        self.shared.calls.load(Ordering::Relaxed)
     }
 
     /// Reserves a place for a request, unless all are taken. Counts the request.
     pub(super) fn reserve(&self) -> Option<Permit> {
-        let permit = self.permits.try_acquire()?;
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        let permit = self.shared.permits.try_acquire()?;
+        self.shared.calls.fetch_add(1, Ordering::Relaxed);
         Some(permit)
     }
 }
@@ -124,4 +185,8 @@ impl std::fmt::Debug for Lease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Lease").field(&self.server).finish()
     }
+}
+
+fn limit(max_in_flight: Option<u32>) -> usize {
+    max_in_flight.map_or(usize::MAX, |most| most as usize)
 }

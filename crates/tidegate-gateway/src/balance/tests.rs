@@ -105,6 +105,33 @@ fn a_server_that_is_down_gets_nothing() {
 }
 
 #[test]
+fn a_server_without_an_address_is_the_last_choice_and_none_if_its_name_is_not_found() {
+    for strategy in ALL {
+        let servers = servers(&[9, 1], Some(1));
+        servers[0].set_no_address();
+        let mut picker = Picker::new(strategy, 5);
+        for avoid in [None, Some(0), Some(1)] {
+            let good = picker.pick(&servers, avoid).unwrap();
+            assert_eq!(good.server, 1, "{strategy:?}");
+            let waits = picker.pick(&servers, avoid).unwrap();
+            assert_eq!(waits.server, 0, "{strategy:?}");
+            assert!(picker.pick(&servers, avoid).is_none(), "{strategy:?}");
+        }
+        assert!(picker.pick(&servers[..1], None).is_some());
+        servers[0].set_draining(true);
+        assert!(picker.pick(&servers[..1], None).is_none());
+        servers[0].set_draining(false);
+        assert!(servers[0].set_not_found() && !servers[0].set_not_found());
+        servers[0].set_up(true);
+        let good = picker.pick(&servers, None).unwrap();
+        assert_eq!(good.server, 1, "{strategy:?}");
+        assert!(picker.pick(&servers, None).is_none(), "{strategy:?}");
+        assert!(picker.pick(&servers[..1], None).is_none(), "{strategy:?}");
+        assert!(!servers[0].has_address() && servers[1].has_address());
+    }
+}
+
+#[test]
 fn a_server_that_an_operator_drains_stays_drained_when_a_check_succeeds() {
     let servers = servers(&[1], None);
     let mut picker = Picker::new(Strategy::RoundRobin, 1);

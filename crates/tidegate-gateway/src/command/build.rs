@@ -49,15 +49,18 @@ pub(crate) fn configured(
     command.breaker(breaker(route)).build(isolation)
 }
 
-/// Returns the retries of a route, and their budget.
-pub(crate) fn retries(route: &Route) -> Option<(Retry<Infallible>, RetryBudget)> {
+/// Returns the retries of a route, and their budget: the one that is `kept`, or a new one.
+pub(crate) fn retries(
+    route: &Route,
+    kept: Option<RetryBudget>,
+) -> Option<(Retry<Infallible>, RetryBudget)> {
     let retry = route.retry.as_ref()?;
     let percent = retry.budget.0.as_percent().ceil() as u32;
     let reserve = match percent {
         0 => 0,
         _ => RetryBudget::RESERVE,
     };
-    let budget = RetryBudget::new(percent, reserve);
+    let budget = kept.unwrap_or_else(|| RetryBudget::new(percent, reserve));
     let policy = Retry::attempts(retry.times.0.saturating_add(1));
     let policy = policy.backoff(retry.pause, 1.0).budget(&budget);
     Some((policy, budget))
@@ -66,7 +69,7 @@ pub(crate) fn retries(route: &Route) -> Option<(Retry<Infallible>, RetryBudget)>
 /// Returns the time of one attempt.
 fn attempt_timeout(route: &Route) -> Option<Duration> {
     let attempt = route.retry.as_ref().and_then(|retry| retry.attempt_timeout);
-    attempt.or(route.timeout)
+    attempt.or(route.attempts_time())
 }
 
 fn permits(route: &Route) -> PermitConfig {
@@ -241,8 +244,14 @@ mod tests {
             command(with).config().timeout,
             Some(Duration::from_millis(300))
         );
-        assert!(retries(&route("")).is_none());
-        let (_, budget) = retries(&route("retry = 2\n")).unwrap();
+        let with = "timeout = \"2s\"\nfallback = { upstream = \"a\", timeout = \"500ms\" }\n";
+        assert_eq!(
+            command(with).config().timeout,
+            Some(Duration::from_millis(1500)),
+            "the rest is for the fallback"
+        );
+        assert!(retries(&route(""), None).is_none());
+        let (_, budget) = retries(&route("retry = 2\n"), None).unwrap();
         assert_eq!(budget.left(), u64::from(RetryBudget::RESERVE));
     }
 }

@@ -1,6 +1,8 @@
 //! The properties that a route cannot honour. An operator who sets one would believe that it is in
 //! force.
 
+use tidegate::isolate::Isolation;
+
 /// The properties of a command without an effect on a route, by the start of their names, and why.
 const WITHOUT_EFFECT: [(&str, &str); 7] = [
     ("threadPoolKeyOverride", NO_THREADS),
@@ -11,6 +13,9 @@ const WITHOUT_EFFECT: [(&str, &str); 7] = [
     ("metrics.", FIXED),
     ("circuitBreaker.window.", FIXED),
 ];
+/// The property of the limit, and that of the timeout.
+const LIMIT: &str = ".execution.isolation.semaphore.maxConcurrentRequests";
+const TIMEOUT: &str = ".execution.isolation.thread.timeoutInMilliseconds";
 /// The property that selects threads or permits.
 const STRATEGY: &str = "execution.isolation.strategy";
 const NO_THREADS: &str = "a route runs on its event loop, and has no threads of its own";
@@ -26,6 +31,12 @@ pub(crate) fn why_refused(name: &str, value: &str) -> Option<&'static str> {
     if name.starts_with("collapser.") {
         return Some("a route collapses no requests");
     }
+    if name.starts_with("stream.") || name.starts_with("config.stream.") {
+        return Some("it is read at the start, from a variable of the environment");
+    }
+    if name.starts_with("timer.") || name.starts_with("plugin.") {
+        return Some("it has no use here");
+    }
     // The name of a route has no dots.
     let (_, property) = name.strip_prefix("command.")?.split_once('.')?;
     if property == STRATEGY && !value.eq_ignore_ascii_case("SEMAPHORE") {
@@ -34,6 +45,37 @@ pub(crate) fn why_refused(name: &str, value: &str) -> Option<&'static str> {
     let mut known = WITHOUT_EFFECT.iter();
     let found = known.find(|(start, _)| property.starts_with(start));
     found.map(|(_, why)| *why)
+}
+
+/// Returns why a property of a route, which is set, is not in force.
+pub(crate) fn why_without_effect(name: &str, isolation: &Isolation) -> Option<&'static str> {
+    let key = name.strip_prefix("hystrix.command.")?.split_once('.')?.0;
+    let all = isolation.settings();
+    let origin = format!("property {name}");
+    if key == "default" {
+        let mut values = all.iter().flat_map(|settings| &settings.values);
+        let is_used = values.any(|value| value.origin.to_string() == origin);
+        let why = "each route has a value of its own: name the route, not `default`";
+        return (!is_used).then_some(why);
+    }
+    let mut known = all.iter().filter(|one| one.command.as_str() == key);
+    // The route may come with a reload.
+    let settings = known.next()?;
+    let is_adaptive = settings
+        .get("permits.adaptive")
+        .is_some_and(|adaptive| !adaptive.value.is_empty());
+    if is_adaptive && name.ends_with(LIMIT) {
+        return Some("the limit of the route is adaptive: its bounds are set in the file");
+    }
+    let mut own = settings.values.iter();
+    let own = own.find(|one| one.property.as_deref() == Some(name))?;
+    match own.origin.to_string() == origin && !own.value.is_empty() {
+        true => None,
+        false if name.ends_with(TIMEOUT) => {
+            Some("the route has no timeout: set `execution.timeout.enabled` to `true` first")
+        }
+        false => Some("another property overrides it"),
+    }
 }
 
 #[cfg(test)]
@@ -56,6 +98,18 @@ mod tests {
             ("command.r.metrics.rollingStats.numBuckets", "0", "fixed"),
             ("threadpool.r.coreSize", "5", "threads"),
             ("collapser.r.maxRequestsInBatch", "5", "collapses"),
+            (
+                "stream.config.intervalInMilliseconds",
+                "5",
+                "read at the start",
+            ),
+            (
+                "config.stream.maxConcurrentConnections",
+                "5",
+                "read at the start",
+            ),
+            ("timer.threadpool.default.coreSize", "5", "no use"),
+            ("plugin.A.implementation", "a", "no use"),
         ];
         for (name, value, why) in rows {
             let refused = why_refused(&format!("hystrix.{name}"), value);

@@ -19,6 +19,8 @@ pub(crate) enum Reason {
     NoServer,
     /// The gateway is ending.
     Closing,
+    /// The gateway had no descriptor for a connection to the server.
+    Descriptors,
     /// The time of the route is over.
     Timeout,
     /// No connection to the server could be made.
@@ -33,12 +35,13 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// All reasons, in their order.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Limit,
         Self::Breaker,
         Self::Rate,
         Self::NoServer,
         Self::Closing,
+        Self::Descriptors,
         Self::Timeout,
         Self::Connect,
         Self::Closed,
@@ -54,6 +57,7 @@ impl Reason {
             Self::Rate => "rate",
             Self::NoServer => "no_server",
             Self::Closing => "closing",
+            Self::Descriptors => "descriptors",
             Self::Timeout => "timeout",
             Self::Connect => "connect",
             Self::Closed => "closed",
@@ -65,7 +69,8 @@ impl Reason {
     /// Returns the status of the response.
     pub(crate) const fn status(self) -> u16 {
         match self {
-            Self::Limit | Self::Breaker | Self::Rate | Self::NoServer | Self::Closing => 503,
+            Self::Limit | Self::Breaker | Self::Rate => 503,
+            Self::NoServer | Self::Closing | Self::Descriptors => 503,
             Self::Timeout => 504,
             Self::Connect | Self::Closed | Self::BadResponse => 502,
             Self::Internal => 500,
@@ -80,10 +85,14 @@ impl Reason {
     /// Returns the name of the field that says the reason.
     pub(crate) const fn field(self) -> &'static str {
         match self.is_refusal() {
-            true => "Tidegate-Refused",
-            false => "Tidegate-Failed",
+            true => Self::REFUSED,
+            false => Self::FAILED,
         }
     }
+
+    /// The field that says why a request was refused, and the one that says why it has failed.
+    pub(crate) const REFUSED: &'static str = "Tidegate-Refused";
+    pub(crate) const FAILED: &'static str = "Tidegate-Failed";
 }
 
 /// A reason, and when the client may come back, if that is known.
@@ -123,6 +132,8 @@ impl From<&ClientError> for Reason {
     fn from(why: &ClientError) -> Self {
         if why.is_timeout() {
             Self::Timeout
+        } else if why.is_out_of_descriptors() {
+            Self::Descriptors
         } else if why.is_connect() {
             Self::Connect
         } else if why.is_bad_response() {
@@ -182,6 +193,7 @@ mod tests {
     fn refusals_and_failures_have_fields_of_their_own() {
         assert_eq!(Reason::Limit.field(), "Tidegate-Refused");
         assert_eq!(Reason::NoServer.field(), "Tidegate-Refused");
+        assert_eq!(Reason::Descriptors.field(), "Tidegate-Refused");
         assert_eq!(Reason::Closed.field(), "Tidegate-Failed");
         assert_eq!(Reason::Timeout.field(), "Tidegate-Failed");
     }

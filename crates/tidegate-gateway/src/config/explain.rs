@@ -4,9 +4,11 @@ use std::fmt::{self, Write as _};
 
 use tidegate::http::codec::{BodyLimits, HeadLimits, HeadTable, RequestDecoder};
 
-use super::load::Config;
+use super::load::{Config, Named};
+use super::notation::show_duration;
 use super::setting::{Origin, Source};
 use super::source::Sources;
+use super::types::Route;
 use crate::route::{RouteRequest, normal, without_port};
 
 /// A request to explain.
@@ -32,12 +34,13 @@ impl Asked {
         let (host, target) = match url.split_once("://") {
             // `CONNECT` has a host and a port in place of a URL.
             _ if method == "CONNECT" && !url.contains('/') => (url, ""),
+            // The query may have a URL.
+            _ if url.starts_with('/') => ("", url),
             Some((_, rest)) => {
                 // Clients keep the fragment for themselves.
                 let rest = rest.split('#').next().unwrap_or_default();
                 rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()))
             }
-            None if url.starts_with('/') => ("", url),
             None => return Err("the URL is neither `http://host/path` nor `/path`".to_owned()),
         };
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
@@ -128,6 +131,13 @@ pub fn explain(config: &Config, sources: &Sources, asked: &Asked) -> String {
         sources.place(route.at)
     );
     let _ = writeln!(text, "command  {}", route.name);
+    write_times(&mut text, config, route);
+    if config.stops_body_of(&route.value) {
+        let _ = writeln!(
+            text,
+            "body     `limits.body` of each listener is smaller and holds"
+        );
+    }
     list(&mut text, config, sources, &format!("route.{}", route.name));
     let fallback = route
         .value
@@ -147,6 +157,36 @@ pub fn explain(config: &Config, sources: &Sources, asked: &Asked) -> String {
         }
     }
     text
+}
+
+/// Writes how the time of a route is divided that has the upstream of a fallback.
+fn write_times(text: &mut String, config: &Config, route: &Named<Route>) {
+    let value = &route.value;
+    let (Some(whole), Some(attempts), Some(fallback)) =
+        (value.timeout, value.attempts_time(), value.fallback_time())
+    else {
+        return;
+    };
+    let is_variable = |key: &str| {
+        let path = format!("route.{}.{key}", route.name);
+        let mut origins = config.origins.iter();
+        origins.any(|origin| origin.path == path && origin.shown.contains("${"))
+    };
+    let [whole, attempts, fallback] =
+        match ["timeout", "fallback.timeout"].into_iter().any(is_variable) {
+            true => [
+                "`timeout`",
+                "`timeout` without `fallback.timeout`",
+                "`fallback.timeout`",
+            ]
+            .map(str::to_owned),
+            false => [whole, attempts, fallback].map(show_duration),
+        };
+    let _ = writeln!(
+        text,
+        "times    at most {whole}: {attempts} with all attempts, then the fallback with what is left, \
+         at least {fallback}"
+    );
 }
 
 /// Writes the settings of a section: key, value, origin.

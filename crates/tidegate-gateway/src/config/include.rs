@@ -4,7 +4,8 @@
 //! the last part stands for any text. The tables of all files are joined; a key that two files
 //! have is a mistake, which names both places.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
 use super::mistake::{Mistake, Mistakes};
@@ -13,6 +14,9 @@ use super::tree::{Entry, Node, Value, Variables, parse};
 
 /// The deepest nesting of includes.
 const DEEPEST: usize = 16;
+
+/// The largest file.
+const LARGEST: u64 = 16 << 20;
 
 /// The depth of tables that files share: `route.NAME` is defined in one file.
 const SHARED: usize = 2;
@@ -40,7 +44,7 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path) -> io::Result<String> {
-        let bytes = std::fs::read(path)?;
+        let bytes = contents(path)?;
         String::from_utf8(bytes).map_err(|why| {
             let (text, rest) = why.as_bytes().split_at(why.utf8_error().valid_up_to());
             let text = String::from_utf8_lossy(text);
@@ -56,6 +60,23 @@ impl Disk for RealDisk {
         let entries = std::fs::read_dir(directory)?;
         let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
         names.collect()
+    }
+}
+
+/// Returns the bytes of a regular file. Others may have no end, or wait for a writer; a shell passes
+/// its pipes by descriptor.
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
+    let is_passed = path == Path::new("/dev/stdin") || path.starts_with("/dev/fd");
+    if !is_passed && !std::fs::metadata(path)?.is_file() {
+        return Err(invalid("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path)?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > LARGEST {
+        true => Err(invalid("it is larger than 16 MiB")),
+        false => Ok(bytes),
     }
 }
 
@@ -167,6 +188,11 @@ impl<'a> Includes<'a> {
             .map(|name| directory.join(name))
             .collect();
         files.sort();
+        if files.is_empty() {
+            let what = "no file has such a name";
+            let mistake = Mistake::new(at, "include", what);
+            self.mistakes.add(mistake.warning());
+        }
         files
     }
 

@@ -12,6 +12,7 @@ use super::setting::{Origin, Reading, Scope, Section, Setting};
 use super::source::{Sources, Span};
 use super::tree::{Node, Variables};
 use super::types::{Admin, Drain, Listener, Log, Reload, Route, Upstream};
+use super::whole;
 use crate::route::Table;
 
 /// The keys of the file itself.
@@ -73,6 +74,7 @@ pub fn load(path: &Path, disk: &dyn Disk, variables: Variables<'_>) -> io::Resul
     let mut sources = Sources::default();
     let mut reading = Reading::default();
     let root = Includes::new(disk, variables, &mut sources, &mut reading.mistakes).read(path)?;
+    whole::check(&root, &sources, &mut reading.mistakes);
     let config = Config::read(&root, &mut reading);
     for secret in &reading.secrets {
         sources.hide(*secret);
@@ -102,12 +104,20 @@ pub(super) fn sections() -> Vec<(&'static str, Section)> {
 }
 
 impl Config {
+    /// Returns `true` if a route has a limit of bodies that is above that of each listener. A listener
+    /// checks its own first.
+    pub(super) fn stops_body_of(&self, route: &Route) -> bool {
+        let below = |one: &Named<Listener>| {
+            let limit = one.value.limits.body;
+            limit
+                .zip(route.body)
+                .is_some_and(|(limit, own)| limit.0 < own.0)
+        };
+        !self.listeners.is_empty() && self.listeners.iter().all(below)
+    }
+
     /// Reads all sections and checks them against each other.
     fn read(root: &Node, reading: &mut Reading) -> Option<Self> {
-        // The listeners may be in what could not be read.
-        if !reading.mistakes.has_errors() {
-            some_listener(root, reading);
-        }
         unknown_keys(root, "", &ROOT, reading);
         let defaults = root.get("defaults");
         if let Some(defaults) = defaults {
@@ -213,20 +223,6 @@ fn named<T: Setting>(
         }));
     }
     read
-}
-
-/// Reports that there is no listener for requests, also none that is wrong. A file that is empty, or
-/// was cut off while it was written, must not replace one that serves.
-fn some_listener(root: &Node, reading: &mut Reading) {
-    let listen = root.get("listen");
-    let entries = listen.and_then(Node::table).unwrap_or_default();
-    let is_table = listen.is_none_or(|listen| listen.table().is_some());
-    if is_table && entries.iter().all(|entry| entry.key == "admin") {
-        let at = listen.map_or(root.at, |listen| listen.at);
-        let mistake = Mistake::new(at, "listen", "no listener: nothing to serve");
-        let expected = "an address below `[listen]`, such as `http = \"0.0.0.0:80\"`";
-        reading.mistakes.add(mistake.expected(expected));
-    }
 }
 
 /// Returns the number of sections below a key.

@@ -11,7 +11,8 @@
 //! | `fields` | tables of HTTP fields | `setting` |
 //! | `values` | the single values: numbers, addresses, secrets | `setting`, `notation` |
 //! | `types` | the sections | `values`, `fields` |
-//! | `load` | the whole configuration | `types`, `include`, `check` |
+//! | `whole` | whether a listener or all routes are missing | `tree` |
+//! | `load` | the whole configuration | `types`, `include`, `check`, `whole` |
 //! | `check` | checks between sections | `types`, `load` |
 //! | `watch` | notices that the files have changed | `source`, `include` |
 //! | `file` | a configuration that can be read again | `load` |
@@ -35,6 +36,7 @@ mod tree;
 pub mod types;
 mod values;
 mod watch;
+mod whole;
 
 pub use explain::{Asked, explain};
 pub use file::{ConfigFile, VariableReader};

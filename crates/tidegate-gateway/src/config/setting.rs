@@ -111,6 +111,8 @@ pub struct Scope<'a> {
     partial: bool,
     /// The key that a value in place of a table stands for.
     short: Option<&'static str>,
+    /// `true` if the setting can be off, so that `true` switches it on.
+    optional: bool,
 }
 
 impl<'a> Scope<'a> {
@@ -123,6 +125,7 @@ impl<'a> Scope<'a> {
             at,
             partial: false,
             short: None,
+            optional: false,
         }
     }
 
@@ -165,6 +168,7 @@ impl<'a> Scope<'a> {
             at: self.own.map_or(self.at, |node| node.at),
             partial: self.partial,
             short: None,
+            optional: false,
         }
     }
 
@@ -227,7 +231,7 @@ impl Reading {
                 }
             }
             // `breaker = true` is a breaker with the inherited settings.
-            Some((node, Value::Bool(true))) => {
+            Some((node, Value::Bool(true))) if scope.optional => {
                 scope.at = node.at;
                 scope.own = None;
             }
@@ -354,7 +358,11 @@ impl<T: Setting> Setting for Option<T> {
     fn read(scope: &Scope<'_>, reading: &mut Reading) -> Option<Self> {
         match scope.chosen().map(|node| &node.value) {
             None | Some(Value::Bool(false)) => Some(None),
-            Some(_) => T::read(scope, reading).map(Some),
+            Some(_) => {
+                let mut scope = scope.clone();
+                scope.optional = true;
+                T::read(&scope, reading).map(Some)
+            }
         }
     }
 

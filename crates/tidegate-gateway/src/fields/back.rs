@@ -2,8 +2,10 @@
 
 use tidegate::http::codec::{Fields, KnownField};
 
-/// The fields of a response that belong to the connection of the upstream, or that the server sets
-/// itself.
+use crate::command::Reason;
+
+/// The fields of a response that belong to the connection of the upstream, that the server sets itself,
+/// or in which the gateway speaks.
 #[derive(Debug)]
 pub(crate) struct Dropped<'a> {
     fields: Fields<'a>,
@@ -20,9 +22,11 @@ impl<'a> Dropped<'a> {
     }
 
     /// Returns `true` if the field does not go back to the client.
+    // It runs for each field of a response.
+    #[inline]
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
         // Most names have other lengths.
-        matches!(name.len(), 2 | 7 | 10 | 14 | 16 | 17) && is_own(name)
+        matches!(name.len(), 2 | 7 | 10 | 14..=17) && is_own(name)
             || self.has_options && self.is_named(name)
     }
 
@@ -37,13 +41,21 @@ impl<'a> Dropped<'a> {
 }
 
 /// Returns `true` if a field never goes back to the client, whatever `Connection` names.
+#[inline(never)]
 fn is_own(name: &[u8]) -> bool {
     use KnownField::{Connection, ContentLength, Te, TransferEncoding, Upgrade};
     let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
     match KnownField::of(name) {
         Some(Connection | ContentLength | Te | TransferEncoding | Upgrade) => true,
-        _ => is("keep-alive") || is("proxy-connection"),
+        _ => is("keep-alive") || is("proxy-connection") || is_of_gateway(name),
     }
+}
+
+/// Returns `true` for the fields that say why the gateway itself has responded. A server that sends them
+/// would be taken for the gateway.
+fn is_of_gateway(name: &[u8]) -> bool {
+    let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+    is(Reason::REFUSED) || is(Reason::FAILED)
 }
 
 /// Returns `true` if a field may be a trailer: it changes neither the framing nor the routing nor
@@ -65,7 +77,7 @@ pub(crate) fn is_trailer(name: &str) -> bool {
         "set-cookie",
         "vary",
     ];
-    let known = KnownField::of(name.as_bytes()).is_some();
+    let known = KnownField::of(name.as_bytes()).is_some() || is_of_gateway(name.as_bytes());
     !known && !NEVER.iter().any(|never| name.eq_ignore_ascii_case(never))
 }
 
@@ -89,8 +101,11 @@ mod tests {
             ("Upgrade", true),
             ("transfer-encoding", true),
             ("Content-Length", true),
+            ("Tidegate-Refused", true),
+            ("tidegate-failed", true),
             ("Content-Type", false),
             ("Set-Cookie", false),
+            ("X-Frame-Options", false),
             ("Trailer", false),
         ];
         for (name, expected) in rows {
@@ -108,6 +123,7 @@ mod tests {
             ("Host", false),
             ("Set-Cookie", false),
             ("trailer", false),
+            ("Tidegate-Failed", false),
         ] {
             assert_eq!(is_trailer(name), expected, "{name}");
         }

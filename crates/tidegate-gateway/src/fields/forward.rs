@@ -3,25 +3,24 @@
 //!
 //! What a peer says about others counts only if the listener trusts the peer. Otherwise these fields
 //! are removed, and only what the gateway itself knows is sent.
+//!
+//! Many programs see `_` and `-` in a name as the same, as CGI does. So a name with `_` that stands for
+//! one of these fields is removed from every request: no proxy writes it, and a trusted one may have it
+//! from its client.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use tidegate::http::codec::{EncodeError, FieldLines, OwnedRequestHead, RequestHead};
 
-use super::ids::{FRESH_LINES, Fresh, Ids, RequestId, is_traced, trace};
+use super::ids::{FRESH_LINES, Fresh, Ids, REQUEST_ID, RequestId, is_traced, trace};
 
-/// The fields that only a trusted peer may set.
-const CLAIMS: [&str; 8] = [
-    "Forwarded",
-    "X-Forwarded-For",
-    "X-Forwarded-Host",
-    "X-Forwarded-Proto",
-    "X-Forwarded-Port",
-    "X-Forwarded-Prefix",
-    "X-Forwarded-Ssl",
-    "X-Real-Ip",
-];
+/// The beginning of the names of fields that only a trusted peer may set. Proxies say many things in
+/// them, such as `X-Forwarded-User` and `X-Forwarded-Client-Cert`.
+const CLAIMS: &str = "X-Forwarded-";
+
+/// The other fields that only a trusted peer may set.
+const OTHER_CLAIMS: [&str; 2] = ["Forwarded", "X-Real-Ip"];
 
 /// The member that the gateway adds to `Via`.
 const VIA: &str = "1.1 tidegate";
@@ -130,7 +129,7 @@ pub(crate) fn forward(
     let mut head = received.to_forward(|name| {
         has_via |= name.eq_ignore_ascii_case(b"Via");
         traced |= is_traced(name);
-        !trusted && is_claim(name)
+        is_claim(name, trusted)
     })?;
     if trusted {
         extend(&mut head, peer, host)?;
@@ -177,11 +176,38 @@ fn extend(head: &mut OwnedRequestHead, peer: &Peer, host: &str) -> Result<(), En
     add(head, "Via", VIA)
 }
 
-/// Returns `true` if only a trusted peer may set the field.
-fn is_claim(name: &[u8]) -> bool {
+/// Returns `true` if the peer may not set the field: only a trusted one may, or its name is another
+/// spelling of such a field.
+fn is_claim(name: &[u8], trusted: bool) -> bool {
     let may_be = matches!(name.first(), Some(b'f' | b'F' | b'x' | b'X'));
-    let is = |claim: &&str| name.eq_ignore_ascii_case(claim.as_bytes());
-    may_be && CLAIMS.iter().any(is)
+    if !may_be {
+        return false;
+    }
+    if name.contains(&b'_') {
+        return is_other_spelling(name);
+    }
+    let begins = |beginning: &str| {
+        let own = name.get(..beginning.len());
+        own.is_some_and(|own| own.eq_ignore_ascii_case(beginning.as_bytes()))
+    };
+    let is = |claim: &&str| name.len() == claim.len() && begins(claim);
+    !trusted && (begins(CLAIMS) || OTHER_CLAIMS.iter().any(is))
+}
+
+/// Returns `true` if the name is that of a claim, or of the request id, when `_` is read as `-`.
+#[cold]
+fn is_other_spelling(name: &[u8]) -> bool {
+    let begins = |beginning: &str| {
+        let plain = name.iter().map(|byte| match byte {
+            b'_' => b'-',
+            other => other.to_ascii_lowercase(),
+        });
+        let beginning = beginning.bytes().map(|byte| byte.to_ascii_lowercase());
+        let plain = plain.take(beginning.len());
+        plain.eq(beginning)
+    };
+    let is = |claim: &str| name.len() == claim.len() && begins(claim);
+    begins(CLAIMS) || is(REQUEST_ID) || OTHER_CLAIMS.into_iter().any(is)
 }
 
 /// Adds a member to a list: to the values of all fields of this name, as one field.
@@ -282,6 +308,44 @@ pub(crate) mod tests {
         assert_eq!(get("Forwarded"), forwarded);
         assert_eq!(get("X-Forwarded-For"), "1.2.3.4, 5.6.7.8, 192.0.2.7");
         assert_eq!(get("X-Forwarded-Proto"), "https");
+    }
+
+    #[test]
+    fn only_a_trusted_peer_sets_any_field_of_forwarding() {
+        let names = [
+            "X-Forwarded-User",
+            "x-forwarded-client-cert",
+            "X-FORWARDED-Access-Token",
+            "X-Forwarded-Prefix",
+            "X-Forwarded-",
+            "X-Real-IP",
+        ];
+        for name in names {
+            let head = head_of(&format!("{name}: a\r\nX-Forwarded: b\r\nX-Real-IPs: c\r\n"));
+            for trusted in [false, true] {
+                let head = passed(&head, &mut peer(trusted), "shop.example");
+                let view = head.as_head();
+                assert_eq!(view.get(name).is_some(), trusted, "{name}");
+                // No such fields, although their names are alike.
+                assert!(view.get("X-Forwarded").is_some() && view.get("X-Real-IPs").is_some());
+            }
+        }
+    }
+
+    #[test]
+    fn another_spelling_of_a_claim_does_not_pass() {
+        let head = head_of(
+            "X_Forwarded_For: 1\r\nx_forwarded-host: 2\r\nX-REAL_IP: 3\r\nX_Request_Id: 4\r\n\
+             X_Forwarded_User: 1\r\nx-forwarded-Client_Cert: 2\r\nX_Forwarded: 5\r\nUser_Name: 6\r\nX_Own: 7\r\n_: 8\r\n",
+        );
+        for trusted in [false, true] {
+            let head = passed(&head, &mut peer(trusted), "shop.example");
+            let fields = fields_of(&head);
+            let with_mark = fields.lines().filter(|line| line.contains('_'));
+            let with_mark: Vec<_> = with_mark.collect();
+            let expected = ["X_Forwarded: 5", "User_Name: 6", "X_Own: 7", "_: 8"];
+            assert_eq!(with_mark, expected, "{trusted}");
+        }
     }
 
     #[test]

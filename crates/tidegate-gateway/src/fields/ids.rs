@@ -4,11 +4,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate::http::DeferredResponse;
-use tidegate::http::codec::{EncodeError, FieldLines, OwnedRequestHead};
+use tidegate::http::codec::{EncodeError, FieldLines, OwnedRequestHead, RequestHead};
+use tidegate::http::{DeferredResponse, Response};
 
 /// The field of a request id.
-const REQUEST_ID: &str = "X-Request-Id";
+pub(super) const REQUEST_ID: &str = "X-Request-Id";
 /// The fields of the trace context.
 const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
@@ -43,6 +43,14 @@ impl Ids {
     /// Adds the id of a request to its response.
     #[inline]
     pub(crate) fn write(&self, id: &RequestId, back: DeferredResponse) -> DeferredResponse {
+        match id {
+            RequestId::Own(digits) => back.field_with(&self.line, digits),
+            RequestId::Given(text) => back.field(REQUEST_ID, text.as_bytes()),
+        }
+    }
+
+    /// Adds the id of a request to a response at once.
+    pub(crate) fn write_at_once<'a>(&self, id: &RequestId, back: Response<'a>) -> Response<'a> {
         match id {
             RequestId::Own(digits) => back.field_with(&self.line, digits),
             RequestId::Given(text) => back.field(REQUEST_ID, text.as_bytes()),
@@ -109,14 +117,12 @@ pub(crate) fn trace(
     ids: &Ids,
 ) -> Result<RequestId, EncodeError> {
     let view = head.as_head();
-    let parent = view.get(PARENT);
-    let own = view.get(REQUEST_ID);
-    let given = own.filter(|id| trusted && is_id(id));
+    let has = |name| view.get(name).is_some();
+    let (has_parent, has_own) = (has(PARENT), has(REQUEST_ID));
+    let given = single(&view, REQUEST_ID).filter(|id| trusted && is_id(id));
     let given = given.map(|id| String::from_utf8_lossy(id).into());
-    let has_own = own.is_some();
     let id = hex(ids.next());
-    if !parent.is_some_and(is_parent) {
-        let has_parent = parent.is_some();
+    if !single(&view, PARENT).is_some_and(is_parent) {
         // What belongs to another trace says nothing about this one.
         if view.get(STATE).is_some() {
             head.remove(STATE);
@@ -157,9 +163,9 @@ pub(super) fn is_traced(name: &[u8]) -> bool {
         .any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
 }
 
-/// The numbers of requests that have none of these fields, for one connection.
+/// The numbers of requests that bring none, for one connection.
 #[derive(Debug, Default)]
-pub(super) struct Fresh {
+pub(crate) struct Fresh {
     /// The steps of the next numbers.
     reserved: Range<u64>,
 }
@@ -189,6 +195,25 @@ impl Fresh {
         lines.overwrite(first + 1, 0, &id)?;
         Ok(RequestId::Own(id))
     }
+
+    /// Returns the id of a request that is not passed on: that of a trusted peer, or a new one.
+    pub(crate) fn id(&mut self, head: &RequestHead<'_>, trusted: bool, ids: &Ids) -> RequestId {
+        let given = trusted.then(|| single(head, REQUEST_ID)).flatten();
+        match given.filter(|id| is_id(id)) {
+            Some(id) => RequestId::Given(String::from_utf8_lossy(id).into()),
+            None => {
+                let [id] = ids.several(&mut self.reserved);
+                RequestId::Own(hex(id))
+            }
+        }
+    }
+}
+
+/// Returns the value of a field that is there once. Of several values, servers may take another one.
+fn single<'a>(head: &RequestHead<'a>, name: &str) -> Option<&'a [u8]> {
+    let mut values = head.get_all(name);
+    let first = values.next();
+    first.filter(|_| values.next().is_none())
 }
 
 fn set(
@@ -320,6 +345,32 @@ mod tests {
             assert_eq!(id == value, kept, "{trusted} {value}");
             assert_eq!(head.as_head().get("X-Request-Id"), Some(id.as_bytes()));
             assert_eq!(head.as_head().get_all("X-Request-Id").count(), 1);
+            // So it is for a request that is not passed on.
+            let head = head_of(&format!("x-request-id: {value}\r\n"));
+            let id = Fresh::default().id(&head.as_head(), trusted, &ids);
+            assert_eq!(id.as_str() == value, kept, "{trusted} {value}");
+            assert!(is_id(id.as_str().as_bytes()), "{trusted} {value}");
+        }
+    }
+
+    #[test]
+    fn several_ids_or_parents_are_replaced_by_one() {
+        let ids = Ids::seeded(1);
+        for trusted in [false, true] {
+            let twice = format!("traceparent: {VALID}\r\nx-request-id: abc\r\n").repeat(2);
+            let mut head = head_of(&format!("{twice}tracestate: a=b\r\n"));
+            let at_once = Fresh::default().id(&head.as_head(), trusted, &ids);
+            assert_ne!(at_once.as_str(), "abc");
+            let id = trace(&mut head, trusted, &ids).unwrap();
+            let view = head.as_head();
+            let all = |name| view.get_all(name).collect::<Vec<_>>();
+            assert_eq!(all("X-Request-Id"), [id.as_str().as_bytes()]);
+            assert_ne!(id.as_str(), "abc");
+            let [parent] = all("traceparent")[..] else {
+                panic!("several parents");
+            };
+            assert!(is_parent(parent) && parent != VALID.as_bytes());
+            assert!(all("tracestate").is_empty());
         }
     }
 

@@ -4,15 +4,18 @@
 //! |---|---|---|
 //! | `ids` | request ids and `traceparent` | |
 //! | `forward` | `Forwarded`, `X-Forwarded-*`, `Via` | `ids` |
+//! | `hops` | `Max-Forwards` | |
 //! | `back` | which fields of a response go back to the client | |
 //! | `rewrite` | the path, the host and the fields that a route sets; targets of redirects | |
 
 mod back;
 mod forward;
+mod hops;
 mod ids;
 mod rewrite;
 
 pub(crate) use back::{Dropped, is_trailer};
 pub(crate) use forward::{Peer, forward};
-pub(crate) use ids::{Ids, RequestId};
+pub(crate) use hops::{has_hops, hops_left, take_hop};
+pub(crate) use ids::{Fresh, Ids, RequestId};
 pub(crate) use rewrite::{Rewriting, location};

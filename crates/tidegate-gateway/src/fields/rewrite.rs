@@ -1,5 +1,7 @@
 //! What a route changes: the path, the host and fields; and the targets of redirects.
 
+use std::borrow::Cow;
+
 use tidegate::http::codec::{EncodeError, FieldLines, OwnedRequestHead, TargetForm};
 
 use crate::config::types::Rewrite;
@@ -121,14 +123,27 @@ fn fill_path(template: &str, pattern: &PathPattern, path: &str) -> String {
     })
 }
 
-/// Returns the target of a redirect. `{host}`, `{path}` and `{query}` stand for those of the request.
+/// Returns the target of a redirect. `{host}`, `{path}` and `{query}` stand for those of the request. The
+/// request never names the host of the target, except with `{host}`.
 pub(crate) fn location(template: &str, host: &str, path: &str, query: Option<&str>) -> String {
-    let mut target = fill(template, |name| match name {
+    let used = match query {
+        Some(_) => Cow::Borrowed(template),
+        None => without_query(template),
+    };
+    let mut target = fill(&used, |name| match name {
         "host" => Some(host),
         "path" => Some(path),
         "query" => Some(query.unwrap_or_default()),
         _ => None,
     });
+    if !names_host(template) {
+        // A client reads `//a` and `/\a` as the host `a`.
+        let rest = target.trim_start_matches(['/', '\\']).len();
+        let marks = target.len() - rest;
+        if marks > 1 {
+            target.replace_range(..marks, "/");
+        }
+    }
     // A target without `{query}` keeps that of the request.
     if let Some(query) = query.filter(|_| !template.contains("{query}") && !template.contains('?'))
     {
@@ -136,6 +151,26 @@ pub(crate) fn location(template: &str, host: &str, path: &str, query: Option<&st
         target.push_str(query);
     }
     target
+}
+
+/// Returns a target for a request without a query: it does not end with a mark before nothing.
+fn without_query(template: &str) -> Cow<'_, str> {
+    for mark in ["?{query}", "&{query}"] {
+        if let Some((before, after)) = template.split_once(mark)
+            && (after.is_empty() || after.starts_with('#'))
+        {
+            return Cow::Owned([before, after].concat());
+        }
+    }
+    Cow::Borrowed(template)
+}
+
+/// Returns `true` if a target says itself which host follows its `//`.
+fn names_host(template: &str) -> bool {
+    let host = template.strip_prefix("//");
+    host.is_some_and(|host| {
+        host.starts_with("{host}") || host.starts_with(|c: char| c == '[' || c.is_alphanumeric())
+    })
 }
 
 /// Replaces each `{name}` that `value` knows.
@@ -255,6 +290,50 @@ mod tests {
             ),
             ("https://new/", None, "https://new/"),
             ("/x?y=z", Some("a=b"), "/x?y=z"),
+        ];
+        for (template, query, expected) in rows {
+            assert_eq!(
+                location(template, "old", "/c", query),
+                expected,
+                "{template}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_path_never_names_the_host_of_a_redirect() {
+        let rows = [
+            ("{path}/", "//evil.example", "/evil.example/"),
+            ("{path}", "///evil.example", "/evil.example"),
+            ("{path}", "/\\evil.example", "/evil.example"),
+            ("/{path}", "/\\/evil.example", "/evil.example"),
+            ("//{path}", "/evil.example", "/evil.example"),
+            ("{query}{path}", "//evil.example", "/evil.example"),
+            ("{path}", "/", "/"),
+            ("{path}", "/a//b", "/a//b"),
+            ("/new{path}", "//a", "/new//a"),
+            ("//cdn.example{path}", "//a", "//cdn.example//a"),
+            ("//[::1]{path}", "/a", "//[::1]/a"),
+            ("//{host}{path}", "/a", "//old/a"),
+            ("https://a{path}", "//b", "https://a//b"),
+        ];
+        for (template, path, expected) in rows {
+            let got = location(template, "old", path, None);
+            assert_eq!(got, expected, "{template} {path}");
+        }
+        let from_query = location("/{query}", "old", "/", Some("/evil.example"));
+        assert_eq!(from_query, "/evil.example");
+    }
+
+    #[test]
+    fn a_redirect_has_no_mark_for_a_query_that_is_missing() {
+        let rows = [
+            ("https://a{path}?{query}", None, "https://a/c"),
+            ("https://a{path}?{query}", Some(""), "https://a/c?"),
+            ("https://a{path}?{query}#top", None, "https://a/c#top"),
+            ("/x?y=z&{query}", None, "/x?y=z"),
+            ("/x?{query}&y=z", None, "/x?&y=z"),
+            ("/x?y=z&{query}", Some("a=b"), "/x?y=z&a=b"),
         ];
         for (template, query, expected) in rows {
             assert_eq!(

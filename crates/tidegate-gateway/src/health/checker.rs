@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tidegate::http::client::{Client as HttpClient, ClientError, Side};
 use tidegate::loops::EventLoop;
-use tidegate::net::{ChannelOptions, Client as NetClient, NetGroup};
+use tidegate::net::{ChannelOptions, Client as NetClient, NetError, NetGroup};
 use tidegate::promise::{Completion, Failure, WaitError};
 
 use super::thresholds::Thresholds;
@@ -29,7 +29,36 @@ const LARGEST_BODY: usize = 64 * 1024;
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A check in progress.
-type Pending = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+type Pending = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
+
+/// Why a check failed.
+struct Fault {
+    why: String,
+    /// The gateway has no descriptors left: it says nothing about the server.
+    is_ours: bool,
+}
+
+impl From<String> for Fault {
+    fn from(why: String) -> Self {
+        let is_ours = false;
+        Self { why, is_ours }
+    }
+}
+
+impl From<WaitError<Failure>> for Fault {
+    fn from(why: WaitError<Failure>) -> Self {
+        let is_ours = match &why {
+            WaitError::Failed(why) => {
+                let call = why.downcast_ref::<ClientError>();
+                NetError::is_out_of_descriptors(why)
+                    || call.is_some_and(ClientError::is_out_of_descriptors)
+            }
+            _ => false,
+        };
+        let why = why.to_string();
+        Self { why, is_ours }
+    }
+}
 
 /// A server that is checked.
 pub(crate) struct Checked {
@@ -133,7 +162,7 @@ impl Checker {
     }
 
     /// Sends a request and looks at its response.
-    fn ask(&self) -> impl Future<Output = Result<(), String>> + Send + 'static {
+    fn ask(&self) -> impl Future<Output = Result<(), Fault>> + Send + 'static {
         let url = format!("{}{}", self.server.url, self.config.path);
         let request = self
             .server
@@ -143,25 +172,25 @@ impl Checker {
         let sent = request.timeout(self.config.timeout).send();
         let (expected, text) = (self.config.status, self.config.body.clone());
         async move {
-            let response = sent.await.map_err(|why| why.to_string())?;
+            let response = sent.await?;
             let status = response.status();
             if !(expected.low..=expected.high).contains(&status) {
-                return Err(format!("status {status}"));
+                return Err(format!("status {status}").into());
             }
             let body = response.collect(LARGEST_BODY).await;
             match (body, text) {
                 // Its length matters only where its text does.
                 (Err(why), None) if is_too_large(&why) => Ok(()),
-                (Err(why), _) => Err(why.to_string()),
+                (Err(why), _) => Err(why.into()),
                 (Ok(_), None) => Ok(()),
                 (Ok(body), Some(text)) if contains(&body, text.as_bytes()) => Ok(()),
-                (Ok(_), Some(_)) => Err("the body lacks the text".to_owned()),
+                (Ok(_), Some(_)) => Err("the body lacks the text".to_owned().into()),
             }
         }
     }
 
     /// Makes a connection.
-    fn connect(&self) -> impl Future<Output = Result<(), String>> + Send + 'static {
+    fn connect(&self) -> impl Future<Output = Result<(), Fault>> + Send + 'static {
         let options = ChannelOptions {
             connect_timeout: self.config.timeout,
             ..ChannelOptions::default()
@@ -180,14 +209,21 @@ impl Checker {
             (Address::Unix(path), _) => client.connect_unix(path),
         };
         async move {
-            let channel = connecting.await.map_err(|why| why.to_string())?;
+            let channel = connecting.await?;
             drop(channel.close());
             Ok(())
         }
     }
 
     /// Counts a result, and changes the state of the server if it is time.
-    fn report(&self, result: Result<(), String>) {
+    fn report(&self, result: Result<(), Fault>) {
+        if let Err(fault) = &result
+            && fault.is_ours
+        {
+            let (upstream, label) = (&self.server.upstream, &self.server.label);
+            let what = format!("upstream.{upstream} {label}: not checked: {}", fault.why);
+            return self.server.reports.problems.report("descriptors", what);
+        }
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = results.add(result.is_ok());
         drop(results);
@@ -201,7 +237,7 @@ impl Checker {
         } = &self.server;
         let what = match result {
             Ok(()) => format!("upstream.{upstream} {label}: is up"),
-            Err(why) => format!("upstream.{upstream} {label}: is down: {why}"),
+            Err(fault) => format!("upstream.{upstream} {label}: is down: {}", fault.why),
         };
         reports.change("health", what);
     }

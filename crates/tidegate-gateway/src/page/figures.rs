@@ -148,7 +148,8 @@ impl Figures {
     /// Returns how many requests were refused since the start with a reason that the command does
     /// not count.
     pub(crate) fn other(&self) -> u64 {
-        let other = [Reason::NoServer.word(), Reason::Closing.word()];
+        let other = [Reason::NoServer, Reason::Closing, Reason::Descriptors];
+        let other = other.map(Reason::word);
         let reasons = self.route.reasons.iter();
         let reasons = reasons.filter(|(word, _)| other.contains(word));
         reasons.map(|(_, count)| count).sum()

@@ -228,6 +228,7 @@ fn servers_loops_and_knobs_are_shown_when_they_change() {
         in_flight: 1,
         calls: u64::from(weight) * 10,
         is_up: true,
+        is_found: true,
         is_draining: draining,
     };
     let mut history = History::new(START);

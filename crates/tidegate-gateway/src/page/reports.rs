@@ -22,8 +22,10 @@ pub struct ServerReport {
     pub in_flight: usize,
     /// The requests that it got since the start, over all loops.
     pub calls: u64,
-    /// `true` unless the health checks say that it does not work.
+    /// `true` unless the health checks say that it does not work, or no address of its name is known.
     pub is_up: bool,
+    /// `true` unless no address of its name is known.
+    pub is_found: bool,
     /// `true` if an operator drains it.
     pub is_draining: bool,
 }

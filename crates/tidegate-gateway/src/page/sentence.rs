@@ -189,17 +189,23 @@ fn breaker(figures: &Figures, since: &str) -> String {
     }
 }
 
-fn no_server(upstream: Option<&UpstreamReport>, since: &str) -> String {
+pub(super) fn no_server(upstream: Option<&UpstreamReport>, since: &str) -> String {
     let Some(upstream) = upstream else {
         return format!("refusing{since}: no server takes requests");
     };
-    let down = upstream.servers.iter().filter(|server| !server.is_up);
-    let drained = upstream.servers.iter().filter(|server| server.is_draining);
+    let count = |is: fn(&ServerReport) -> bool| {
+        let servers = upstream.servers.iter();
+        servers.filter(|server| is(server)).count()
+    };
+    let not_found = match count(|server| !server.is_found) {
+        0 => String::new(),
+        some => format!(", {some} not found"),
+    };
     format!(
-        "refusing all requests{since}: no server of {} takes requests ({} down, {} drained)",
+        "refusing all requests{since}: no server of {} takes requests ({} down, {} drained{not_found})",
         upstream.name,
-        down.count(),
-        drained.count()
+        count(|server| !server.is_up && server.is_found),
+        count(|server| server.is_draining)
     )
 }
 

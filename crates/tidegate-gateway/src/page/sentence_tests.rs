@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::figures::{Counts, Figures};
 use super::reports::{ServerReport, UpstreamReport};
-use super::sentence::{Around, Level, sentence, verdict};
+use super::sentence::{Around, Level, no_server, sentence, verdict};
 use crate::command::Reason;
 
 const SINCE: u64 = 50_531_000;
@@ -30,6 +30,7 @@ fn upstream(servers: &[(&str, usize, bool, bool)]) -> UpstreamReport {
             in_flight: *in_flight,
             calls: 0,
             is_up: *up,
+            is_found: true,
             is_draining: *draining,
         });
     UpstreamReport {
@@ -49,6 +50,15 @@ fn since() -> Around<'static> {
         since_ms: Some(SINCE),
         ..Around::default()
     }
+}
+
+#[test]
+fn a_name_that_is_not_found_is_said_apart() {
+    let mut shop = upstream(&[("a", 0, false, false), ("b", 0, false, false)]);
+    shop.servers[1].is_found = false;
+    let says = no_server(Some(&shop), "");
+    let expected = "no server of shop takes requests (1 down, 0 drained, 1 not found)";
+    assert!(says.ends_with(expected), "{says}");
 }
 
 #[test]

@@ -106,6 +106,7 @@ fn upstream_shown(upstream: &UpstreamReport, calls: &[u64]) -> String {
             .optional("share", share(*calls).map(number))
             .raw("up", server.is_up)
             .raw("draining", server.is_draining)
+            .raw("found", server.is_found)
             .end()
     });
     Object::new()
@@ -128,6 +129,7 @@ mod tests {
             in_flight: 0,
             calls: *calls,
             is_up: true,
+            is_found: true,
             is_draining: false,
         });
         let upstream = UpstreamReport {

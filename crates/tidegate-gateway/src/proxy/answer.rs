@@ -51,15 +51,17 @@ impl Answer {
 
     fn verdict(&mut self, is_success: bool) {
         if let Some(held) = &mut self.held {
-            held.admission.verdict_alone(is_success);
+            let flight = &self.flight;
+            held.admission.verdict(is_success, || flight.now());
         }
     }
 }
 
 impl ExchangeHandler for Answer {
     fn interim(&mut self, head: ResponseHead<'_>, _: &mut HandlerContext<'_>) {
-        if head.status() == 100 {
-            self.flight.continue_body(self.attempt);
+        match head.status() {
+            100 => self.flight.continue_body(self.attempt),
+            _ => self.flight.inform(self.attempt, &head),
         }
     }
 
@@ -129,6 +131,26 @@ impl fmt::Debug for Answer {
 }
 
 impl Flight {
+    /// Passes an interim response on to the client.
+    #[cold]
+    fn inform(&self, attempt: u32, head: &ResponseHead<'_>) {
+        let Some(state) = self.lock() else { return };
+        if !state.is_at(attempt) {
+            return;
+        }
+        let Some(Back::Waiting(back)) = &state.back else {
+            return;
+        };
+        let rewriting = &self.route().rewriting;
+        let dropped = Dropped::new(head.fields(), head.known(KnownField::Connection).is_some());
+        let passes = |name: &[u8]| !dropped.contains(name) && !rewriting.replaces(name);
+        let fields = head.fields().iter();
+        let fields = fields.filter(|field| passes(field.name.as_bytes()));
+        let fields = fields.map(|field| (field.name, field.value));
+        // One that cannot be sent is left out: the response may be a good one.
+        let _ = back.interim(head.status(), fields);
+    }
+
     /// Sends the head of the response, and its body if all of it is there: a part of received bytes.
     fn respond(
         &self,
@@ -159,7 +181,9 @@ impl Flight {
         let back = back.status(head.status());
         let back = self.write_fields(back, &head, &state.times, state.fell_back);
         if let Some((received, body)) = body {
-            state.sent = body.len() as u64;
+            if has_content(head.status()) {
+                state.sent = body.len() as u64;
+            }
             back.received_body(received, body);
             state.back = Some(Back::Sent);
             return;
@@ -205,7 +229,10 @@ impl Flight {
             back = back.field("Server-Timing", times.server_timing());
         }
         match fell_back {
-            Some(reason) => reply::name_reason(reason, &self.route().name, back),
+            Some(reason) => {
+                self.route().counts.add(reason);
+                reply::name_reason(reason, &self.route().name, back)
+            }
             None => back,
         }
     }
@@ -227,7 +254,9 @@ impl Flight {
             return Flow::Gone;
         }
         let room = (!stream.is_writable()).then(|| stream.writable());
-        state.sent += length;
+        if has_content(state.status) {
+            state.sent += length;
+        }
         drop(state);
         let Some(room) = room else {
             return Flow::More;
@@ -257,7 +286,8 @@ impl Flight {
             return;
         }
         // Nearly all of them. Without a line in the log, nobody asks for what was done.
-        let is_logged = logs_served(self.gate(), &self.route().log, state.status);
+        let is_logged =
+            state.fell_back.is_some() || logs_served(self.gate(), &self.route().log, state.status);
         let done = is_logged.then(|| state.done());
         if let Some((stage, server)) = state.end_sent() {
             drop(state);
@@ -285,10 +315,16 @@ impl Flight {
         }
         let is_cut = ended.as_ref().is_some_and(|ended| !ended.done.is_whole);
         match is_cut {
-            true => self.log(ended, End::ClientLeft),
+            true => self.log(ended, self.left()),
             false => self.log(ended, End::Served),
         }
     }
+}
+
+/// Returns `true` unless a response of this status has no content, whatever its server sends: the
+/// client gets none.
+fn has_content(status: u16) -> bool {
+    status != 205
 }
 
 /// Ends the response to a `HEAD`: it declares the length of the body that a `GET` would have got.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tidegate::http::Method;
 use tidegate::http::client::{ClientError, Exchange, Phase, Upstream};
-use tidegate::isolate::{Call, CommandError, Entry, Verdict};
+use tidegate::isolate::{Call, CommandError, Entry};
 
 use super::answer::Answer;
 use super::flight::{Flight, Locked, Stage, State, Tries};
-use super::held::{Admission, Held, Lateness};
-use super::live::{Fallback, ProxyRoute};
+use super::held::{Admission, Held, Upload};
+use super::live::ProxyRoute;
 use super::upstream::UpstreamState;
 use crate::balance::Lease;
 use crate::command::{Problem, Reason};
@@ -23,7 +23,7 @@ impl ProxyRoute {
     /// Begins the attempts of a request, if the route has retries.
     pub(super) fn begin_tries(&self) -> Option<Tries> {
         let retry = self.retry.as_ref()?;
-        let whole = self.timeout.unwrap_or(NO_LIMIT);
+        let whole = self.timeout().unwrap_or(NO_LIMIT);
         Some(Box::new(retry.begin(self.command.call().timeout(whole))))
     }
 
@@ -43,7 +43,7 @@ impl ProxyRoute {
     /// Returns the call of an attempt whose entry has no timeout of its own: that of a request with a
     /// body, which says itself who was late. Its retries are still taken from its attempts.
     pub(super) fn untimed(&self, has_body: bool) -> Option<Call<(), Infallible>> {
-        let is_timed = self.timeout.is_some() || self.attempt_timeout.is_some();
+        let is_timed = self.command.timeout().is_some() || self.timeout().is_some();
         (has_body && is_timed).then(|| self.command.call().timeout(NO_LIMIT))
     }
 }
@@ -87,32 +87,42 @@ impl Flight {
     }
 
     fn admitted(self: &Arc<Self>, attempt: u32, admitted: Result<Entry, CommandError<Infallible>>) {
-        let error = match admitted {
-            Ok(entry) => return self.connect(attempt, Some(entry), self.now()),
-            Err(error) => error,
+        let problem = match admitted {
+            Ok(entry) if self.is_denied(&entry) => {
+                entry.abandon();
+                Reason::Breaker.into()
+            }
+            Ok(entry) => return self.connect(attempt, entry, self.now()),
+            Err(error) => Problem::from(&error),
         };
         let is_wanted = self.lock().is_some_and(|state| state.is_at(attempt));
         if is_wanted {
-            self.give_up(Problem::from(&error));
+            self.give_up(problem);
         }
     }
 
-    /// Takes a server for the attempt, which was admitted at `now`, and a connection to it. A fallback
-    /// has no entry.
-    pub(super) fn connect(self: &Arc<Self>, attempt: u32, entry: Option<Entry>, now: u64) {
+    /// Returns `true` if the breaker has opened while the request waited in the queue.
+    fn is_denied(&self, entry: &Entry) -> bool {
+        let state = self.lock();
+        let has_waited = state.is_some_and(|state| matches!(state.stage, Stage::Queued(_)));
+        has_waited && !entry.is_probe() && self.proxy.command.is_denied()
+    }
+
+    /// Takes a server for the attempt, which was admitted at `now`, and a connection to it.
+    pub(super) fn connect(self: &Arc<Self>, attempt: u32, entry: Entry, now: u64) {
         let limit = self.attempt_limit();
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) {
             drop(state);
-            return drop(entry);
+            // Its client has left.
+            return entry.abandon();
         }
-        let admission = Admission::new(entry, self.watch(&mut state));
+        let upload = self.watch(&mut state, entry.is_probe());
+        let admission = Admission::new(entry, upload);
         state.times.admitted = now;
         state.times.first.get_or_insert(now);
         if let Some(after) = limit.filter(|_| state.fell_back.is_none()) {
-            let flight = Arc::clone(self);
-            let expire = move || flight.attempt_expired(attempt);
-            state.attempt_limit = self.gate().after(self.home, after, expire);
+            self.limit_attempt(&mut state, attempt, after);
         }
         let picked = self.upstream(&state).pick(self.home, state.server.as_ref());
         let Some((chosen, lease)) = picked else {
@@ -123,6 +133,7 @@ impl Flight {
         let reused = chosen.target().try_acquire();
         let target = reused.is_none().then(|| chosen.target().clone());
         state.server = Some(chosen);
+        state.tried += 1;
         let Some(exchange) = reused else {
             drop(state);
             return self.search(attempt, admission, target, lease);
@@ -134,11 +145,17 @@ impl Flight {
         }
     }
 
-    /// Returns what decides which side is late, for an attempt whose request has a body.
-    fn watch(&self, state: &mut State) -> Option<Arc<Lateness>> {
-        let limit = self.attempt_limit().or(self.proxy.timeout)?;
-        state.lateness = state.body.is_some().then(|| Lateness::new(limit));
-        state.lateness.clone()
+    /// Returns what tells the time of the client from that of the server, for an attempt whose entry has
+    /// no timeout: its request has a body, or it is that of a fallback. It also says whether the client
+    /// of a probe has left, and when an attempt with a time of its own has ended: the next one follows.
+    fn watch(&self, state: &mut State, is_probe: bool) -> Option<Arc<Upload>> {
+        let own = self.attempt_limit();
+        let is_untimed = state.body.is_some() || state.fell_back.is_some();
+        state.upload = (is_untimed || is_probe || own.is_some()).then(|| {
+            let limit = own.or_else(|| self.proxy.timeout());
+            Upload::new(limit.unwrap_or(NO_LIMIT))
+        });
+        state.upload.clone()
     }
 
     /// Takes a connection to the server, if there is one.
@@ -150,15 +167,14 @@ impl Flight {
         lease: Lease,
     ) {
         match target {
-            Some(target) => self.take_connection(attempt, admission, target, lease),
+            Some(target) => self.take_connection(attempt, admission, (target, false), lease),
             None => self.no_server(&admission),
         }
     }
 
     /// Ends an attempt for which there is no server.
     fn no_server(self: &Arc<Self>, admission: &Admission) {
-        // It says nothing about the health of a server.
-        admission.verdict(Verdict::Ignored);
+        admission.unserved();
         self.give_up(Reason::NoServer.into());
     }
 
@@ -169,29 +185,29 @@ impl Flight {
 
     /// Returns the upstream of the route, or that of its fallback.
     pub(super) fn upstream_of(&self, fell_back: bool) -> &Arc<UpstreamState<Answer>> {
-        match &self.proxy.fallback {
-            Some(Fallback::Upstream(upstream)) if fell_back => upstream,
-            _ => &self.proxy.upstream,
+        match self.proxy.fallback_route().filter(|_| fell_back) {
+            Some(fallback) => &fallback.upstream,
+            None => &self.proxy.upstream,
         }
     }
 
-    /// Takes an idle connection, or waits for a new one.
+    /// Takes an idle connection, or waits for a new one. With `fresh`, it takes no idle one.
     fn take_connection(
         self: &Arc<Self>,
         attempt: u32,
         mut admission: Admission,
-        target: Upstream<Answer>,
+        (target, fresh): (Upstream<Answer>, bool),
         mut lease: Lease,
     ) {
-        while let Some(exchange) = target.try_acquire() {
+        while let Some(exchange) = (!fresh).then(|| target.try_acquire()).flatten() {
             let Some(state) = self.lock() else { return };
             match self.exchange(state, self.now(), attempt, exchange, admission, lease) {
                 None => return,
                 Some(again) => (admission, lease) = again,
             }
         }
-        let (flight, again) = (Arc::clone(self), target.clone());
-        let pending = target.acquire(move |acquired| match acquired {
+        let (flight, again) = (Arc::clone(self), (target.clone(), fresh));
+        let then = move |acquired| match acquired {
             Ok(exchange) => {
                 let Some(state) = flight.lock() else { return };
                 let now = flight.now();
@@ -204,7 +220,11 @@ impl Flight {
                 let held = Held { admission, lease };
                 flight.attempt_failed(attempt, &why, Some(held));
             }
-        });
+        };
+        let pending = match fresh {
+            true => target.acquire_new(then),
+            false => target.acquire(then),
+        };
         // The closure is never called before `acquire` returns.
         let Some(mut state) = self.lock() else { return };
         if state.is_at(attempt) {
@@ -235,6 +255,9 @@ impl Flight {
             Ok(()) => {
                 let before = std::mem::replace(&mut state.stage, Stage::Exchanging(exchange));
                 let has_body = state.body.is_some();
+                if state.empty.is_some() {
+                    state.finish_empty();
+                }
                 drop(state);
                 drop(before);
                 if has_body {
@@ -262,28 +285,33 @@ impl Flight {
         let Some(held) = self.replace_connection(attempt, why, held) else {
             return;
         };
-        self.report(why);
+        // What a request gets that has ended says nothing about its server.
+        if self.lock().is_some_and(|state| state.is_at(attempt)) {
+            self.report(why);
+        }
         let reason = Reason::from(why);
-        let is_ours = why.is_refused() || why.is_bad_request();
-        let judged = match is_ours {
-            true => Verdict::Ignored,
-            false => Verdict::Failure,
-        };
-        if let Some(held) = held {
-            held.admission.verdict(judged);
+        // It says nothing about the server, and is the same with the next one.
+        let lacks_descriptors = reason == Reason::Descriptors;
+        let is_ours = why.is_refused() || why.is_bad_request() || lacks_descriptors;
+        match held {
+            Some(held) if is_ours => held.admission.ignore(),
+            Some(mut held) => held.admission.verdict(false, || self.now()),
+            None => {}
         }
         let unanswered = why.phase() == Phase::Head
             && !why.was_answered()
             && (why.is_closed() || why.is_timeout());
         let safe = why.is_safe_to_retry() || unanswered && self.is_idempotent();
+        let safe = safe && !lacks_descriptors;
         self.again_or_give_up(attempt, safe, reason);
     }
 
     /// Reports why a server cannot be used, for operators: the client and the log get one word.
     fn report(&self, why: &ClientError) {
-        let kind = match (why.is_connect(), why.is_bad_response()) {
-            (true, _) => "connect",
-            (_, true) => "bad_response",
+        let kind = match Reason::from(why) {
+            Reason::Descriptors => "descriptors",
+            _ if why.is_connect() => "connect",
+            _ if why.is_bad_response() => "bad_response",
             _ => return,
         };
         let upstream = self.lock().map(|state| self.upstream(&state).name.clone());
@@ -292,33 +320,42 @@ impl Flight {
         problems.report(kind, format!("upstream.{upstream}: {why}"));
     }
 
-    /// Goes on with another connection to the same server if the one of the attempt was used before,
-    /// and the server has closed it while the request was on its way: that is how servers end idle
-    /// connections, and no failure. Returns what the attempt holds in all other cases. Each connection
-    /// can end so once, and a new one cannot.
+    /// Goes on with a new connection to the same server if the one of the attempt was used before, and
+    /// the server has closed it while the request was on its way, or before: that is how servers end
+    /// idle connections, and no failure. Returns what the attempt holds in all other cases. It happens
+    /// once for each attempt, so that a request is not sent on each connection that is idle.
     fn replace_connection(
         self: &Arc<Self>,
         attempt: u32,
         why: &ClientError,
         held: Option<Held>,
     ) -> Option<Option<Held>> {
-        let is_stale = why.is_closed() && why.was_sent() && why.is_safe_to_retry();
+        let is_stale = why.is_closed() && why.phase() == Phase::Head && why.is_safe_to_retry();
         let Some(mut state) = self.lock().filter(|_| is_stale) else {
             return Some(held);
         };
         let may_repeat = state.is_at(attempt) && state.can_repeat() && state.is_unanswered();
+        let may_repeat = may_repeat && state.replaced != attempt;
         let target = state.server_target().filter(|_| may_repeat);
         match (held, target) {
             (Some(held), Some(target)) => {
+                state.replaced = attempt;
                 state.blocked = false;
                 let before = std::mem::replace(&mut state.stage, Stage::Admitting);
                 drop(state);
                 drop(before);
-                self.take_connection(attempt, held.admission, target, held.lease);
+                self.take_connection(attempt, held.admission, (target, true), held.lease);
                 None
             }
             (held, _) => Some(held),
         }
+    }
+
+    /// Ends the attempt after this time.
+    fn limit_attempt(self: &Arc<Self>, state: &mut State, attempt: u32, after: Duration) {
+        let flight = Arc::clone(self);
+        let expire = move || flight.attempt_expired(attempt);
+        state.attempt_limit = self.gate().after(self.home, after, expire);
     }
 
     /// Handles the end of an attempt's time.
@@ -327,19 +364,21 @@ impl Flight {
         if !state.is_at(attempt) || !state.is_unanswered() {
             return;
         }
-        let sent = matches!(state.stage, Stage::Exchanging(_));
-        if state.blame(self.now()) {
-            drop(state);
-            return self.refuse_late_body();
+        let (now, limit) = (self.now(), self.attempt_limit().unwrap_or(NO_LIMIT));
+        if let Some(left) = state.attempt_left(now, limit) {
+            return self.limit_attempt(&mut state, attempt, left);
         }
-        let stage = std::mem::replace(&mut state.stage, Stage::Admitting);
+        let safe = match &state.stage {
+            Stage::Exchanging(exchange) => self.is_idempotent() && !exchange.was_answered(),
+            _ => true,
+        };
+        state.blame_server(now);
         drop(state);
-        // The answer is dropped with its entry, which has timed out.
-        stage.stop();
-        self.again_or_give_up(attempt, !sent || self.is_idempotent(), Reason::Timeout);
+        self.again_or_give_up(attempt, safe, Reason::Timeout);
     }
 
-    /// Begins another attempt if that is `safe`, the budget has one and time is left.
+    /// Begins another attempt if that is `safe`, the budget has one and time is left. The earlier one
+    /// is stopped.
     fn again_or_give_up(self: &Arc<Self>, attempt: u32, safe: bool, reason: Reason) {
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) {
@@ -367,26 +406,42 @@ impl Flight {
         state.tries = Some(tries);
         state.attempt += 1;
         state.blocked = false;
-        let before = std::mem::replace(&mut state.stage, Stage::Admitting);
-        let wait = pause > Duration::ZERO;
-        if wait {
-            let flight = Arc::clone(self);
-            let timer = self.gate().after(self.home, pause, move || flight.admit());
-            state.stage = Stage::Pausing(timer);
-        }
+        let before = std::mem::replace(&mut state.stage, Stage::Pausing(None));
+        let (next, ended) = (state.attempt, state.upload.take());
         drop(state);
-        drop(before);
-        if !wait {
-            self.admit();
+        before.stop();
+        let Some(ended) = ended else {
+            return self.pause(next, pause);
+        };
+        // The connection of the earlier attempt may still be open, and holds what this one needs.
+        let flight = Arc::clone(self);
+        ended.freed.then(move || {
+            let gate = Arc::clone(flight.gate());
+            gate.on_loop(flight.home, move || flight.pause(next, pause));
+        });
+    }
+
+    /// Begins an attempt after a pause.
+    fn pause(self: &Arc<Self>, attempt: u32, pause: Duration) {
+        let Some(mut state) = self.lock() else { return };
+        if !state.is_at(attempt) {
+            return;
         }
+        if pause.is_zero() {
+            drop(state);
+            return self.admit();
+        }
+        let flight = Arc::clone(self);
+        let timer = self.gate().after(self.home, pause, move || flight.admit());
+        state.stage = Stage::Pausing(timer);
     }
 
     /// Returns the time of one attempt, if it differs from that of the request.
     fn attempt_limit(&self) -> Option<Duration> {
-        self.proxy.attempt_timeout
+        self.proxy.attempt_timeout()
     }
 
-    fn is_idempotent(&self) -> bool {
+    pub(super) fn is_idempotent(&self) -> bool {
         use Method::{Delete, Get, Head, Options, Put, Trace};
         let method = self.head.as_head().method();
         matches!(method, Get | Head | Put | Delete | Options | Trace)

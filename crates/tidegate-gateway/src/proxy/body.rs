@@ -8,9 +8,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tidegate::http::BodyError;
-use tidegate::http::client::Flow;
+use tidegate::http::client::{Exchange, Flow};
 use tidegate::http::codec::{BodyFraming, RefusalReason, Trailers};
 
+use super::answer::Answer;
 use super::flight::{Flight, Stage, State};
 use super::logged::End;
 use crate::fields::is_trailer;
@@ -48,9 +49,15 @@ impl Flight {
         let waker = Waker::from(Arc::clone(self));
         let mut context = Context::from_waker(&waker);
         let chunked = self.head.as_head().framing() == BodyFraming::Chunked;
+        let was_blocked = state.blocked;
         let pumped = state.pump(&mut context, self.route().body, chunked);
-        if state.body.is_none() {
-            state.body_sent = self.now();
+        let now = self.now();
+        if state.body.is_none() || (state.blocked && !was_blocked) {
+            state.body_sent = now;
+        }
+        let waits = state.waits_for_client();
+        if let Some(upload) = &state.upload {
+            upload.wait(waits, now);
         }
         drop(state);
         match pumped {
@@ -99,6 +106,12 @@ impl Flight {
 }
 
 impl State {
+    /// Returns `true` if the server would take more of the body, and has got all that came.
+    pub(super) fn waits_for_client(&self) -> bool {
+        let is_sent = matches!(self.stage, Stage::Exchanging(_));
+        is_sent && self.body.is_some() && !self.blocked && self.continued
+    }
+
     fn pump(&mut self, context: &mut Context<'_>, most: u64, chunked: bool) -> Pumped {
         loop {
             let (Stage::Exchanging(exchange), Some(body)) = (&mut self.stage, &mut self.body)
@@ -130,14 +143,28 @@ impl State {
                 Poll::Ready(Some(Err(_))) => return Pumped::TooLarge,
                 Poll::Ready(None) => {
                     let lines = body.trailers().filter(|_| chunked).unwrap_or_default();
-                    let fields = Trailers::new(&lines).filter(|field| is_trailer(field.name));
-                    let fields: Vec<_> = fields.map(|field| (field.name, field.value)).collect();
-                    // It is as long as it declares: the server of HTTP has checked that.
-                    let _ = exchange.finish(&fields);
+                    finish(exchange, &lines);
+                    self.empty = (chunked && self.body_bytes == 0).then(|| Box::new(lines));
                     self.body = None;
                     return Pumped::Waits;
                 }
             }
         }
     }
+
+    /// Ends the body of a request that is sent again, if it has ended before without a byte: its head
+    /// still declares it.
+    pub(super) fn finish_empty(&mut self) {
+        if let (Stage::Exchanging(exchange), Some(lines)) = (&mut self.stage, &self.empty) {
+            finish(exchange, lines);
+        }
+    }
+}
+
+/// Ends a body, with the trailers that the client sent.
+fn finish(exchange: &mut Exchange<Answer>, lines: &[u8]) {
+    let fields = Trailers::new(lines).filter(|field| is_trailer(field.name));
+    let fields: Vec<_> = fields.map(|field| (field.name, field.value)).collect();
+    // It is as long as it declares: the server of HTTP has checked that.
+    let _ = exchange.finish(&fields);
 }

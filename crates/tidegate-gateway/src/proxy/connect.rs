@@ -3,26 +3,29 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tidegate::http::{DeferredResponse, Response};
 use tidegate::isolate::{Entry, Verdict};
-use tidegate::net::{Channel, ChannelOptions, Client, Handler};
-use tidegate::promise::{Completion, Outcome};
+use tidegate::net::{Channel, ChannelOptions, Client, Handler, NetError};
+use tidegate::promise::{Completion, Failure, Outcome};
 
 use super::answer::Answer;
 use super::held::{Admission, Held};
 use super::line::{Line, Passage};
 use super::live::{ProxyRoute, RouteBasis, TunnelRoute};
 use super::logged::{Done, End, Seen, log_local};
-use super::reply;
+use super::reply::{self, Reply};
 use super::tunnel::{self, Hold, Relay};
 use super::upstream::Chosen;
 use crate::command::{Problem, Reason};
 use crate::config::Address;
+use crate::fields::RequestId;
 
 /// A request for a tunnel.
 pub(super) struct Connecting {
     pub(super) route: Arc<RouteBasis>,
+    pub(super) id: RequestId,
     /// The connection of the client.
     pub(super) client: Channel,
     pub(super) address: Option<IpAddr>,
@@ -40,30 +43,39 @@ impl Connecting {
             Err(error) => return self.refuse(Problem::from(&error), response),
         };
         let Some((chosen, lease)) = proxy.upstream.pick(self.home, None) else {
-            // It says nothing about the health of a server.
-            entry.verdict(Verdict::Ignored);
+            entry.verdict_unsampled(None);
             return self.refuse(Reason::NoServer.into(), response);
         };
-        let connected = self.connect(proxy, &chosen);
+        let limit = tunnel.command.timeout().unwrap_or(Duration::MAX);
+        let connected = self.connect(proxy, &chosen, limit);
         let (back, idle) = (response.defer(), tunnel.idle);
         connected.finally(move |connected| match connected {
             Outcome::Success(server) => {
                 entry.verdict(true);
                 let held = Held {
-                    admission: Admission::new(Some(entry), None),
+                    admission: Admission::new(entry, None),
                     lease,
                 };
                 self.begin(server.clone(), held, back, idle);
             }
-            _ => self.failed(&entry, back),
+            Outcome::Failure(why) if NetError::is_out_of_descriptors(why) => {
+                entry.verdict(Verdict::Ignored);
+                self.out_of_descriptors(why, back);
+            }
+            _ => self.failed(&entry, limit, back),
         });
     }
 
-    /// Makes the connection to the server.
-    fn connect(&self, proxy: &ProxyRoute, chosen: &Chosen<Answer>) -> Completion<Channel> {
+    /// Makes the connection to the server, in the time of the route at most.
+    fn connect(
+        &self,
+        proxy: &ProxyRoute,
+        chosen: &Chosen<Answer>,
+        limit: Duration,
+    ) -> Completion<Channel> {
         let other = self.client.clone();
         let options = ChannelOptions {
-            connect_timeout: proxy.upstream.connect_timeout(),
+            connect_timeout: proxy.upstream.connect_timeout().min(limit),
             ..ChannelOptions::default()
         };
         let client = Client::builder(self.route.gate.group()).options(options);
@@ -87,30 +99,50 @@ impl Connecting {
     }
 
     /// Begins to pass bytes.
-    fn begin(self, server: Channel, held: Held, back: DeferredResponse, idle: std::time::Duration) {
+    fn begin(self, server: Channel, held: Held, back: DeferredResponse, idle: Duration) {
         let passage = self.passage();
         server.fire_event(Hold(Mutex::new(Some((held, passage.clone())))));
-        tunnel::open(back.status(200), server.clone(), idle, passage);
+        let back = back.status(200).id((&self.route.gate.ids, &self.id));
+        tunnel::open(back, server.clone(), idle, passage);
         // Also if the client has left already.
         let closes = self.client.closed();
         closes.on_complete(move |_| drop(server.close()));
     }
 
-    fn failed(self, entry: &Entry, back: DeferredResponse) {
+    /// Refuses the tunnel. The server is not the cause.
+    fn out_of_descriptors(self, why: &Failure, back: DeferredResponse) {
+        let problems = &self.route.gate.reports.problems;
+        problems.report("descriptors", format!("route.{}: {why}", self.route.name));
+        self.refuse(Reason::Descriptors.into(), back);
+    }
+
+    fn failed(self, entry: &Entry, limit: Duration, back: DeferredResponse) {
         entry.verdict(Verdict::Failure);
-        self.refuse(Reason::Connect.into(), back);
+        let now = self.route.gate.now(self.home);
+        let reason = match Duration::from_nanos(now.saturating_sub(self.began)) >= limit {
+            true => Reason::Timeout,
+            false => Reason::Connect,
+        };
+        self.refuse(reason.into(), back);
     }
 
-    fn refuse(self, why: Problem, reply: impl reply::Reply) {
+    fn refuse(self, why: Problem, reply: impl Reply) {
         self.route.counts.add(why.reason);
-        self.log(End::Problem(why.reason, why.reason.status()));
-        reply::refuse(why, &self.route.name, reply);
+        let id = (&self.route.gate.ids, &self.id);
+        let sent = reply::refuse(why, &self.route.name, id, reply);
+        self.log(End::Problem(why.reason, why.reason.status()), sent);
     }
 
-    fn log(&self, end: End) {
+    fn log(&self, end: End, sent: usize) {
         let to = (&*self.route.gate, &*self.route.log);
         let name = Some(&*self.route.name);
-        log_local(to, (self.home, self.began), self.seen(), name, (end, false));
+        log_local(
+            to,
+            (self.home, self.began),
+            self.seen(),
+            name,
+            (end, false, sent),
+        );
     }
 
     /// Returns the tunnel that has begun, for the log.
@@ -124,6 +156,7 @@ impl Connecting {
 
     fn seen(&self) -> Seen<'_> {
         Seen {
+            id: self.id.as_str(),
             client: self.address,
             method: "CONNECT",
             host: &self.host,

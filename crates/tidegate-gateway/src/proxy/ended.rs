@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use tidegate::isolate::Event;
+
 use super::flight::{Ended, Flight};
 use super::line::{Line, Passage};
-use super::logged::{End, Seen, log};
+use super::logged::{Done, End, Seen, log};
 use super::upstream::Chosen;
 use crate::access::Record;
+use crate::command::Reason;
 
 impl Flight {
     /// Logs the end of the request. `ended` is what `State::end` has returned: `None` if the request
@@ -15,15 +18,20 @@ impl Flight {
         let Some(Ended { done, server }) = ended else {
             return;
         };
-        if let End::Problem(reason, _) = end {
-            self.route().counts.add(reason);
+        match end {
+            End::Problem(reason, _) => self.route().counts.add(reason),
+            End::Cut => self.route().counts.add(Reason::Closing),
+            _ => {}
+        }
+        if done.fell_back.is_some() {
+            self.count_fallback(&done, end);
         }
         let settings = &self.route().log;
         log(self.gate(), settings, self.home, done, end, |record| {
             let seen = self.seen();
-            let upstream = self.upstream_of(done.fell_back);
+            let upstream = self.upstream_of(done.fell_back.is_some());
             Record {
-                id: self.request_id.as_str(),
+                id: seen.id,
                 client: seen.client,
                 method: seen.method,
                 host: seen.host,
@@ -37,23 +45,32 @@ impl Flight {
         });
     }
 
+    /// Counts how the fallback of the request has ended, for its command.
+    fn count_fallback(&self, done: &Done, end: End) {
+        let is_fixed = self.proxy.fallback_route().is_none();
+        let is_served = matches!(end, End::Served) && done.status < 500;
+        let event = match end {
+            End::Served | End::Problem(..) if is_fixed || is_served => Event::FallbackSuccess,
+            End::Served | End::Problem(..) => Event::FallbackFailure,
+            // What the client does says nothing about it.
+            _ => return,
+        };
+        self.proxy.command.count(event);
+    }
+
     /// Returns the tunnel that the request has become, for the log.
     pub(super) fn passage(&self, ended: Ended) -> Option<Arc<Passage>> {
         let Ended { done, server } = ended;
         let to = (self.gate(), &self.route().log);
         let line = Line::new(to, (self.home, done), self.seen(), &self.route().name)?;
-        let upstream = &self.upstream_of(done.fell_back).name;
+        let upstream = &self.upstream_of(done.fell_back.is_some()).name;
         let server = server.as_ref().map_or("", Chosen::label);
-        Some(Passage::new(line.passed(
-            self.request_id.as_str(),
-            upstream,
-            server,
-        )))
+        Some(Passage::new(line.passed(upstream, server)))
     }
 
     /// Returns the parts of the request that the log shows.
     fn seen(&self) -> Seen<'_> {
-        let mut seen = Seen::new(&self.head.as_head(), self.client);
+        let mut seen = Seen::new(&self.head.as_head(), self.client, self.request_id.as_str());
         if let Some(original) = &self.original {
             (seen.host, seen.path) = (&original.0, &original.1);
         }

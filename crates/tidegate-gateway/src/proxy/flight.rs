@@ -24,20 +24,22 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate::http::client::{Exchange, PendingExchange, Upstream};
 use tidegate::http::codec::OwnedRequestHead;
 use tidegate::http::{Body, DeferredResponse, ResponseStream};
 use tidegate::isolate::{Attempts, PendingEntry};
 use tidegate::loops::CoarseTimer;
+use tidegate::net::Bytes;
 use tidegate_core::internal::HomeCell;
 
 use super::answer::Answer;
 use super::gate::Gate;
-use super::held::{Lateness, Side, Wanted};
+use super::held::{Side, Upload, Wanted};
 use super::live::{Fallback, ProxyRoute, RouteBasis};
-use super::logged::{Done, End};
-use super::reply;
+use super::logged::{Done, End, own_length};
+use super::reply::{self, Reply as _, Shown};
 use super::times::Times;
 use super::upstream::Chosen;
 use crate::command::{Problem, Reason};
@@ -78,6 +80,8 @@ pub(super) struct Start {
     pub(super) tries: Option<Tries>,
     pub(super) tunnel: Option<Box<Wanted>>,
     pub(super) began: u64,
+    /// When the time of the request is over, in nanoseconds.
+    pub(super) until: u64,
 }
 
 /// Where a request is.
@@ -124,16 +128,23 @@ pub(super) struct State {
     pub(super) stage: Stage,
     /// The number of the attempt in progress.
     pub(super) attempt: u32,
+    /// The number of the last attempt whose connection was replaced, or zero.
+    pub(super) replaced: u32,
+    /// How many attempts had a server.
+    pub(super) tried: u32,
     /// `None` once the request has ended.
     pub(super) back: Option<Back>,
     /// The body of the request, until its end.
     pub(super) body: Option<Body>,
+    /// The trailers of a chunked body that has ended without a byte.
+    pub(super) empty: Option<Box<Bytes>>,
     /// How many bytes of the body were sent.
     pub(super) body_bytes: u64,
-    /// When the body was sent; 0 before, and for a request without one.
+    /// When the body was sent, or when the server last took no more of it; 0 before, and for a request
+    /// without one.
     pub(super) body_sent: u64,
-    /// Says who was late, if the request has a body and a limit.
-    pub(super) lateness: Option<Arc<Lateness>>,
+    /// Tells the time of the client from that of the server, if the request has a body, and more.
+    pub(super) upload: Option<Arc<Upload>>,
     /// How many bytes of the response's body were sent.
     pub(super) sent: u64,
     /// The status of the response; 0 if it has not begun.
@@ -148,9 +159,9 @@ pub(super) struct State {
     /// Why the request goes to the upstream of the fallback, if it does.
     pub(super) fell_back: Option<Reason>,
     /// When the time of the request is over, in nanoseconds.
-    until: u64,
+    pub(super) until: u64,
     /// The limits of the fallback and of the attempt.
-    limit: Option<CoarseTimer>,
+    pub(super) limit: Option<CoarseTimer>,
     pub(super) attempt_limit: Option<CoarseTimer>,
     pub(super) times: Times,
 }
@@ -167,7 +178,7 @@ impl State {
         server.map(|chosen| chosen.target().clone())
     }
 
-    /// Returns `true` if nothing of the request's body was read: the request can be sent again.
+    /// Returns `true` if no byte of the request's body was read: the request can be sent again.
     pub(super) fn can_repeat(&self) -> bool {
         self.body_bytes == 0
     }
@@ -176,22 +187,41 @@ impl State {
     /// not sent its body, although the server would take it.
     pub(super) fn blame(&self, now: u64) -> bool {
         let side = self.late_side(now);
-        if let Some(lateness) = &self.lateness {
-            lateness.set(side);
+        if let Some(upload) = &self.upload {
+            upload.set_late(side, now);
         }
         let waits = side == Side::Client && self.body.is_some() && self.continued;
         waits && self.is_unanswered()
     }
 
-    /// A server that had the whole request for less than half of the time is not to blame: otherwise
-    /// clients that send their bodies slowly could open its breaker.
+    /// Notes that the server has used up the time of the attempt.
+    pub(super) fn blame_server(&self, now: u64) {
+        if let Some(upload) = &self.upload {
+            upload.set_late(Side::Server, now);
+        }
+    }
+
+    /// Returns what an attempt has left of its time when its timer expires, if the client has used up
+    /// the rest: the time does not run while the client sends the body, and begins anew with the last
+    /// byte, or when the server takes no more.
+    pub(super) fn attempt_left(&self, now: u64, limit: Duration) -> Option<Duration> {
+        if self.waits_for_client() {
+            return Some(limit);
+        }
+        let used = now.saturating_sub(self.body_sent);
+        let left = limit.checked_sub(Duration::from_nanos(used))?;
+        (!left.is_zero() && self.body_sent > self.times.admitted).then_some(left)
+    }
+
+    /// A server whose client has used more than half of the time is not to blame: otherwise clients that
+    /// send their bodies slowly could open its breaker.
     fn late_side(&self, now: u64) -> Side {
         let is_sent = matches!(self.stage, Stage::Exchanging(_));
-        let of_server = now.saturating_sub(self.body_sent);
+        let used = self.upload.as_ref().map_or(0, |upload| upload.used());
         let is_client = match self.body {
             _ if !is_sent => false,
-            Some(_) => !self.blocked,
-            None => of_server < now.saturating_sub(self.times.connected) / 2,
+            Some(_) => self.waits_for_client(),
+            None => used > now.saturating_sub(self.times.connected) / 2,
         };
         if is_client {
             Side::Client
@@ -224,8 +254,8 @@ impl State {
     /// Returns what the request has done up to now.
     pub(super) fn done(&self) -> Done {
         Done {
-            attempts: self.attempt,
-            fell_back: self.fell_back.is_some(),
+            attempts: self.tried,
+            fell_back: self.fell_back,
             times: self.times,
             received: self.body_bytes,
             sent: self.sent,
@@ -280,6 +310,16 @@ impl Rest {
         self.back.take()
     }
 
+    /// Stops everything because of the client. A request that still waits for its admission says
+    /// nothing about its server.
+    pub(super) fn abandon(mut self) -> Option<DeferredResponse> {
+        match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Queued(pending) => pending.abandon(),
+            other => self.stage = other,
+        }
+        self.stop()
+    }
+
     /// Stops everything. Returns the response if it has not begun; one that has begun is cut.
     pub(super) fn stop(self) -> Option<DeferredResponse> {
         for timer in self.timers.into_iter().flatten() {
@@ -302,7 +342,6 @@ impl Flight {
     #[inline(always)]
     pub(super) fn new(proxy: &Arc<ProxyRoute>, home: usize, start: Start) -> Arc<Self> {
         let continued = !start.head.as_head().expects_continue();
-        let until = proxy.until(start.began);
         Arc::new(Self {
             proxy: Arc::clone(proxy),
             home,
@@ -314,11 +353,14 @@ impl Flight {
             state: HomeCell::here(RefCell::new(State {
                 stage: Stage::Admitting,
                 attempt: 1,
+                replaced: 0,
+                tried: 0,
                 back: Some(Back::Waiting(start.back)),
                 body: start.body,
+                empty: None,
                 body_bytes: 0,
                 body_sent: 0,
-                lateness: None,
+                upload: None,
                 sent: 0,
                 status: 0,
                 blocked: false,
@@ -326,7 +368,7 @@ impl Flight {
                 tries: start.tries,
                 server: None,
                 fell_back: None,
-                until,
+                until: start.until,
                 limit: None,
                 attempt_limit: None,
                 times: Times {
@@ -364,90 +406,77 @@ impl Flight {
 
     /// Ends the request because its client has left. Nothing more begins for it.
     pub(super) fn abandon(&self) {
-        self.end_without_response(End::ClientLeft);
+        self.end_without_response(self.left());
+    }
+
+    /// Returns why the connection of the client has ended.
+    pub(super) fn left(&self) -> End {
+        match self.gate().cuts(self.home) {
+            true => End::Cut,
+            false => End::ClientLeft,
+        }
     }
 
     /// Ends the request to which nothing can be responded. Nothing more begins for it.
     pub(super) fn end_without_response(&self, end: End) {
-        let Some(mut rest) = self.end() else { return };
+        let Some(mut rest) = self.leave() else { return };
         let ended = rest.ended.take();
         // There is nobody to respond to.
-        drop(rest.stop());
+        drop(rest.abandon());
         self.log(ended, end);
     }
 
     /// Ends the request without a response of its upstream: with the fallback of its route, or with
     /// the problem. A response that has begun is cut.
     pub(super) fn give_up(self: &Arc<Self>, problem: Problem) {
-        let Some(mut state) = self.lock() else { return };
-        if let Some(Fallback::Upstream(_)) = &self.proxy.fallback
-            && state.fell_back.is_none()
-            && state.is_unanswered()
-            && state.can_repeat()
-        {
-            let stage = self.begin_fallback(&mut state, problem.reason);
-            let attempt = state.attempt;
-            drop(state);
-            stage.stop();
-            return self.connect(attempt, None, self.now());
+        if self.fall_back(problem.reason) {
+            return;
         }
+        let Some(mut state) = self.lock() else { return };
         let mut rest = state.end();
         drop(state);
         let mut ended = rest.ended.take();
         let (reason, name) = (problem.reason, &self.route().name);
         let mut status = reason.status();
-        match (rest.stop(), &self.proxy.fallback) {
-            (None, _) => {}
+        let length = match (rest.stop(), &self.proxy.fallback) {
+            (None, _) => None,
             (Some(back), Some(Fallback::Fixed(fixed))) => {
-                fixed.send_for(problem, name, self.with_id(back));
                 status = fixed.status;
                 if let Some(ended) = &mut ended {
-                    ended.done.fell_back = true;
+                    ended.done.fell_back = Some(reason);
                 }
+                Some(fixed.send_for(problem, name, self.shown(), back))
             }
-            (Some(back), _) => reply::refuse(problem, name, self.with_id(back)),
-        }
+            (Some(back), _) => Some(reply::refuse(problem, name, self.shown(), back)),
+        };
+        self.note_sent(&mut ended, status, length);
         self.log(ended, End::Problem(reason, status));
-    }
-
-    /// Turns the request to the upstream of its fallback, for which it has its time once more.
-    /// Returns the stage that has to be stopped.
-    fn begin_fallback(self: &Arc<Self>, state: &mut State, instead_of: Reason) -> Stage {
-        state.attempt += 1;
-        state.fell_back = Some(instead_of);
-        state.server = None;
-        state.blocked = false;
-        // It has a timer of its own.
-        state.until = u64::MAX;
-        for timer in [state.limit.take(), state.attempt_limit.take()]
-            .into_iter()
-            .flatten()
-        {
-            timer.cancel();
-        }
-        if let Some(after) = self.proxy.timeout {
-            let flight = Arc::clone(self);
-            let expire = move || flight.time_out();
-            state.limit = self.gate().after(self.home, after, expire);
-        }
-        std::mem::replace(&mut state.stage, Stage::Admitting)
     }
 
     /// Ends the request with a status because of what the client has sent.
     pub(super) fn refuse_client(&self, status: u16, text: &'static str) {
-        let Some(mut rest) = self.end() else { return };
-        let ended = rest.ended.take();
-        if let Some(back) = rest.stop() {
+        let Some(mut rest) = self.leave() else { return };
+        let mut ended = rest.ended.take();
+        if let Some(back) = rest.abandon() {
             // The rest of the body may still come, or never.
-            let back = self.with_id(back.status(status));
+            let back = back.status(status).id(self.shown());
             back.field("Connection", "close").body(text);
+            self.note_sent(&mut ended, status, Some(text.len()));
         }
         self.log(ended, End::Refused("body", status));
     }
 
-    /// Adds the id of the request to a response of the gateway itself.
-    fn with_id(&self, back: DeferredResponse) -> DeferredResponse {
-        self.gate().ids.write(&self.request_id, back)
+    /// Notes the length of a response of the gateway itself.
+    fn note_sent(&self, ended: &mut Option<Ended>, status: u16, length: Option<usize>) {
+        if let (Some(ended), Some(length)) = (ended, length) {
+            let method = self.head.as_head().method();
+            ended.done.sent = own_length(method.as_str(), status, length);
+        }
+    }
+
+    /// Returns the id of the request, for a response of the gateway itself.
+    fn shown(&self) -> Shown<'_> {
+        (&self.gate().ids, &self.request_id)
     }
 
     /// Returns what a route has besides its action.
@@ -459,9 +488,15 @@ impl Flight {
         &self.proxy.route.gate
     }
 
-    /// Ends the request, outside of the lock.
-    fn end(&self) -> Option<Rest> {
-        self.lock().map(|mut state| state.end())
+    /// Ends the request because of its client, outside of the lock: a probe that ends so says nothing
+    /// about its server.
+    fn leave(&self) -> Option<Rest> {
+        self.lock().map(|mut state| {
+            if let Some(upload) = &state.upload {
+                upload.leave();
+            }
+            state.end()
+        })
     }
 
     /// Borrows the state. `None` on any thread but the loop's: a step that runs there has no effect,

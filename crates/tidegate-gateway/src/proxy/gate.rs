@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::Executor;
 use tidegate::loops::{CoarseTimer, EventLoop};
 use tidegate::net::NetGroup;
-use tidegate_core::internal::FastClock;
+use tidegate_core::internal::{FastClock, as_nanos};
 
 use crate::fields::Ids;
 use crate::reports::Reports;
@@ -20,6 +21,8 @@ pub(crate) struct Gate {
     clocks: Vec<FastClock>,
     pub(crate) ids: Ids,
     pub(crate) reports: Reports,
+    /// When the gateway cuts what is left, in nanoseconds.
+    cut_at: AtomicU64,
 }
 
 impl Gate {
@@ -34,6 +37,7 @@ impl Gate {
             group: group.clone(),
             ids: Ids::new(),
             reports: reports.clone(),
+            cut_at: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -56,6 +60,17 @@ impl Gate {
     /// Returns the time of a loop's clock, in nanoseconds.
     pub(crate) fn now(&self, home: usize) -> u64 {
         self.clocks.get(home).map_or(0, FastClock::nanos)
+    }
+
+    /// From this time on, the gateway itself ends connections.
+    pub(crate) fn cut_after(&self, time: Duration) {
+        let at = self.now(0).saturating_add(as_nanos(time));
+        self.cut_at.store(at, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the gateway itself ends connections now.
+    pub(crate) fn cuts(&self, home: usize) -> bool {
+        self.now(home) >= self.cut_at.load(Ordering::Relaxed)
     }
 
     /// Runs `run` on a loop after this time. A loop that is ending takes no timers.

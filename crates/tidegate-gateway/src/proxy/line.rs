@@ -18,14 +18,15 @@ pub(super) struct Line {
     /// The number of the loop.
     home: usize,
     done: Done,
+    id: String,
     client: Option<IpAddr>,
     method: String,
     host: String,
     path: String,
     query: Option<String>,
     route: String,
-    /// The id of the request, its upstream and its server, if it was passed on.
-    passed: Option<[String; 3]>,
+    /// The upstream and the server, if the request was passed on.
+    passed: Option<[String; 2]>,
 }
 
 impl Line {
@@ -42,6 +43,7 @@ impl Line {
             settings: Arc::clone(settings),
             home,
             done,
+            id: seen.id.to_owned(),
             client: seen.client,
             method: seen.method.to_owned(),
             host: seen.host.to_owned(),
@@ -52,10 +54,10 @@ impl Line {
         })
     }
 
-    /// Adds the id of a request that was passed on, its upstream and its server.
-    pub(super) fn passed(self, id: &str, upstream: &str, server: &str) -> Self {
+    /// Adds the upstream and the server of a request that was passed on.
+    pub(super) fn passed(self, upstream: &str, server: &str) -> Self {
         Self {
-            passed: Some([id, upstream, server].map(str::to_owned)),
+            passed: Some([upstream, server].map(str::to_owned)),
             ..self
         }
     }
@@ -83,15 +85,15 @@ impl Line {
         let passed = self.passed.as_ref();
         let (gate, settings) = (&self.gate, &self.settings);
         log(gate, settings, self.home, self.done, end, |record| Record {
-            id: passed.map_or("", |[id, ..]| id),
+            id: &self.id,
             client: self.client,
             method: &self.method,
             host: &self.host,
             path: &self.path,
             query: self.query.as_deref(),
             route: Some(&self.route),
-            upstream: passed.map(|[_, upstream, _]| upstream.as_str()),
-            server: passed.map(|[_, _, server]| server.as_str()),
+            upstream: passed.map(|[upstream, _]| upstream.as_str()),
+            server: passed.map(|[_, server]| server.as_str()),
             ..record
         });
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::http::Files;
-use tidegate::isolate::{Command, ConfigError, Isolation, Retry, RetryBudget};
+use tidegate::isolate::{Command, Isolation, Retry, RetryBudget};
 use tidegate_core::internal::as_nanos;
 
 use super::answer::Answer;
@@ -17,9 +17,9 @@ use super::logged::Counts;
 use super::reply::Fixed;
 use super::upstream::UpstreamState;
 use crate::admin::{RouteReport, UpstreamReport};
-use crate::command;
+use crate::command::{self, Commands};
+use crate::config::Config;
 use crate::config::types::{self, Redirect, Route};
-use crate::config::{Config, LimitKind};
 use crate::fields::Rewriting;
 use crate::parts::Parts;
 use crate::route::PathPattern;
@@ -82,10 +82,12 @@ pub(super) struct ProxyRoute {
     pub(super) retry: Option<Retry<Infallible>>,
     /// The budget of the retries, for operators.
     budget: Option<RetryBudget>,
-    pub(super) attempt_timeout: Option<Duration>,
-    pub(super) timeout: Option<Duration>,
-    /// The timeout in nanoseconds; `u64::MAX` for none.
-    limit_nanos: u64,
+    /// The timeout of the command is that of one attempt.
+    limits_attempts: bool,
+    /// The time of the file for waiting and all attempts, without that of the fallback.
+    file_timeout: Option<Duration>,
+    /// The time that is kept for the fallback, in nanoseconds.
+    fallback_nanos: u64,
     pub(super) fallback: Option<Fallback>,
     /// Requests wait while the limit is reached.
     pub(super) waits: bool,
@@ -94,9 +96,61 @@ pub(super) struct ProxyRoute {
 }
 
 impl ProxyRoute {
-    /// Returns when the time of a request is over that has begun at `began`.
-    pub(super) fn until(&self, began: u64) -> u64 {
-        began.saturating_add(self.limit_nanos)
+    /// Returns the time that is in force for waiting and all attempts, without that of the fallback.
+    /// Operators change that of the command.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        match self.limits_attempts {
+            true => self.file_timeout,
+            false => self.command.timeout(),
+        }
+    }
+
+    /// Returns the time that is in force for one attempt, if it differs from that of the request.
+    pub(super) fn attempt_timeout(&self) -> Option<Duration> {
+        match self.limits_attempts {
+            true => self.command.timeout(),
+            false => None,
+        }
+    }
+
+    /// Returns when the time for the attempts of a request is over that begins at `began`, or that of a
+    /// request for a tunnel; `u64::MAX` for never.
+    pub(super) fn until(&self, began: u64, tunnel: Option<&TunnelRoute>) -> u64 {
+        let limit = match tunnel {
+            Some(tunnel) => tunnel.command.timeout(),
+            None => self.timeout(),
+        };
+        limit.map_or(u64::MAX, |limit| began.saturating_add(as_nanos(limit)))
+    }
+
+    fn commands(&self) -> Commands {
+        Commands {
+            own: self.command.clone(),
+            tunnel: self.tunnel.as_ref().map(|tunnel| tunnel.command.clone()),
+            fallback: self.fallback_route().map(|route| route.command.clone()),
+        }
+    }
+
+    /// Returns the other upstream of the route, if its fallback is one.
+    pub(super) fn fallback_route(&self) -> Option<&FallbackRoute> {
+        match &self.fallback {
+            Some(Fallback::Upstream(fallback)) => Some(fallback),
+            _ => None,
+        }
+    }
+
+    /// Returns how long a fallback may take from `now` on: what is left of the time of the request, whose
+    /// attempts end at `until`; [`Duration::MAX`] if it has no limit. `None` if nothing is left.
+    pub(super) fn fallback_time(&self, until: u64, now: u64) -> Option<Duration> {
+        let own = self.fallback_route()?.command.timeout();
+        let own = own.unwrap_or(Duration::MAX);
+        if until == u64::MAX {
+            return Some(own);
+        }
+        let left = until
+            .saturating_add(self.fallback_nanos)
+            .saturating_sub(now);
+        (left > 0).then(|| Duration::from_nanos(left).min(own))
     }
 }
 
@@ -111,7 +165,15 @@ pub(super) struct TunnelRoute {
 #[derive(Debug)]
 pub(super) enum Fallback {
     Fixed(Fixed),
-    Upstream(Arc<UpstreamState<Answer>>),
+    Upstream(FallbackRoute),
+}
+
+/// Another upstream in place of a refusal or a failure, with a command of its own: what a route
+/// refuses must not reach the other upstream without limit.
+#[derive(Debug)]
+pub(super) struct FallbackRoute {
+    pub(super) command: Command,
+    pub(super) upstream: Arc<UpstreamState<Answer>>,
 }
 
 /// Why a configuration without mistakes cannot be used.
@@ -175,9 +237,11 @@ impl Live {
                 Some(action) => action,
                 None => {
                     let old = before.and_then(|before| before.proxy(name));
-                    let commands = commands(name, value, old, isolation);
+                    let old = old.map(ProxyRoute::commands);
+                    let commands = Commands::configured(name, value, old.as_ref(), isolation);
                     let commands = commands.map_err(|why| BuildError::new("route", name, why))?;
-                    proxy(value, &basis, commands, &upstreams)
+                    let kept = before.and_then(|before| before.budget(name, value));
+                    proxy(value, &basis, (commands, kept), &upstreams)
                         .ok_or_else(|| BuildError::new("route", name, "it has no action"))?
                 }
             };
@@ -223,17 +287,9 @@ impl Live {
     /// Frees the commands that this configuration does not have any more.
     fn forget_removed(&self, before: &Self, isolation: &Isolation) {
         for route in &before.routes {
-            let Some(old) = before.proxy(&route.name) else {
-                continue;
-            };
-            let new = self.proxy(&route.name);
-            if new.is_none() {
-                isolation.remove(old.command.key().as_str());
-            }
-            if let Some(tunnel) = &old.tunnel
-                && new.is_none_or(|new| new.tunnel.is_none())
-            {
-                isolation.remove(tunnel.command.key().as_str());
+            if let Some(old) = before.proxy(&route.name) {
+                let new = self.proxy(&route.name).map(ProxyRoute::commands);
+                old.commands().forget_removed(new.as_ref(), isolation);
             }
         }
     }
@@ -275,6 +331,16 @@ impl Live {
             Action::Proxy(proxy) => Some(proxy),
             _ => None,
         }
+    }
+
+    /// Returns the budget of a route's retries, if the share of the route's new settings is the same:
+    /// otherwise each reload would give it new retries.
+    fn budget(&self, name: &str, new: &Route) -> Option<RetryBudget> {
+        let mut routes = self.config.routes.iter();
+        let old = routes.find(|route| route.name == name)?;
+        let share = |route: &Route| route.retry.as_ref().map(|retry| retry.budget);
+        let is_same = share(&old.value) == share(new);
+        self.proxy(name)?.budget.clone().filter(|_| is_same)
     }
 }
 
@@ -338,62 +404,43 @@ fn action(route: &Route) -> Result<Option<Action>, String> {
         .map_err(|why| why.to_string())
 }
 
-/// Returns the commands of a route: for its requests, and for its tunnels.
-fn commands(
-    name: &str,
-    route: &Route,
-    before: Option<&ProxyRoute>,
-    isolation: &Isolation,
-) -> Result<(Command, Option<TunnelRoute>), ConfigError> {
-    let old = before.map(|before| &before.command);
-    let command = command::configured(name, route, old, isolation)?;
-    let Some(tunnel) = &route.tunnel else {
-        return Ok((command, None));
-    };
-    let limited = Route {
-        limit: types::Limit {
-            kind: LimitKind::Fixed,
-            max: tunnel.max,
-            ..route.limit.clone()
-        },
-        queue: None,
-        retry: None,
-        ..route.clone()
-    };
-    let old = before.and_then(|before| before.tunnel.as_ref());
-    let old = old.map(|old| &old.command);
-    let own = command::configured(&format!("{name}:tunnel"), &limited, old, isolation)?;
-    let idle = tunnel.idle;
-    let tunnel = TunnelRoute { command: own, idle };
-    Ok((command, Some(tunnel)))
-}
-
 /// Returns the action of a route that passes requests on.
 fn proxy(
     route: &Route,
     basis: &Arc<RouteBasis>,
-    (command, tunnel): (Command, Option<TunnelRoute>),
+    (commands, kept): (Commands, Option<RetryBudget>),
     upstreams: &HashMap<String, Arc<UpstreamState<Answer>>>,
 ) -> Option<Action> {
     let find = |name: &String| upstreams.get(name).cloned();
-    let fallback = route
-        .fallback
-        .as_ref()
-        .map(|fallback| match &fallback.upstream {
-            Some(name) => find(name).map(Fallback::Upstream),
-            None => Some(Fallback::Fixed(fixed(fallback))),
-        });
-    let (retry, budget) = command::retries(route).unzip();
+    let fallback = match &route.fallback {
+        Some(fallback) => Some(match (&fallback.upstream, commands.fallback) {
+            (Some(name), Some(command)) => Fallback::Upstream(FallbackRoute {
+                command,
+                upstream: find(name)?,
+            }),
+            _ => Fallback::Fixed(fixed(fallback)),
+        }),
+        None => None,
+    };
+    let tunnel = commands.tunnel.zip(route.tunnel.as_ref());
+    let tunnel = tunnel.map(|(command, tunnel)| TunnelRoute {
+        command,
+        idle: tunnel.idle,
+    });
+    let (retry, budget) = command::retries(route, kept).unzip();
     Some(Action::Proxy(Arc::new(ProxyRoute {
         route: Arc::clone(basis),
-        command,
+        command: commands.own,
         upstream: route.upstream.as_ref().and_then(find)?,
         retry,
         budget,
-        attempt_timeout: route.retry.as_ref().and_then(|retry| retry.attempt_timeout),
-        timeout: route.timeout,
-        limit_nanos: route.timeout.map_or(u64::MAX, as_nanos),
-        fallback: fallback.flatten(),
+        limits_attempts: route
+            .retry
+            .as_ref()
+            .is_some_and(|retry| retry.attempt_timeout.is_some()),
+        file_timeout: route.attempts_time(),
+        fallback_nanos: route.fallback_time().map_or(0, as_nanos),
+        fallback,
         waits: route.queue.is_some(),
         server_timing: route.server_timing,
         tunnel,

@@ -17,7 +17,8 @@ use crate::route::without_port;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     pub(super) attempts: u32,
-    pub(super) fell_back: bool,
+    /// What the response of a fallback replaces, if the client got one.
+    pub(super) fell_back: Option<Reason>,
     pub(super) times: Times,
     /// The bytes of both bodies.
     pub(super) received: u64,
@@ -33,7 +34,7 @@ impl Done {
     pub(super) fn began(began: u64) -> Self {
         Self {
             attempts: 0,
-            fell_back: false,
+            fell_back: None,
             times: Times {
                 began,
                 ..Times::default()
@@ -59,6 +60,26 @@ pub(super) enum End {
     Refused(&'static str, u16),
     /// The client has left.
     ClientLeft,
+    /// The gateway has cut it at the deadline of its end.
+    Cut,
+}
+
+impl End {
+    /// Returns the status of a response of the gateway itself; 0 if there is none.
+    fn status(self) -> u16 {
+        match self {
+            Self::Local(status) | Self::Problem(_, status) | Self::Refused(_, status) => status,
+            Self::Served | Self::ClientLeft | Self::Cut => 0,
+        }
+    }
+}
+
+/// Returns how much of a body of this length the client gets, in a response of the gateway itself.
+pub(super) fn own_length(method: &str, status: u16, length: usize) -> u64 {
+    match (method, status) {
+        ("HEAD", _) | (_, 204 | 205 | 304) => 0,
+        _ => length as u64,
+    }
 }
 
 /// The problems of a route since the start, by reason.
@@ -78,10 +99,11 @@ impl Counts {
     }
 }
 
-/// The parts of a request that the log shows, as the client sent them. Of a request whose head is
-/// refused nothing is known.
+/// The id of a request, and the parts that the log shows as the client sent them. Of a request whose
+/// head is refused nothing is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen<'a> {
+    pub(super) id: &'a str,
     pub(super) client: Option<IpAddr>,
     pub(super) method: &'a str,
     pub(super) host: &'a str,
@@ -90,8 +112,9 @@ pub(super) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    pub(super) fn new(head: &RequestHead<'a>, client: Option<IpAddr>) -> Self {
+    pub(super) fn new(head: &RequestHead<'a>, client: Option<IpAddr>, id: &'a str) -> Self {
         Self {
+            id,
             client,
             method: head.method().as_str(),
             host: without_port(head.authority().unwrap_or_default()),
@@ -113,13 +136,19 @@ pub(super) fn log_local(
     (home, began): (usize, u64),
     seen: Seen<'_>,
     route: Option<&str>,
-    (end, fallback): (End, bool),
+    (end, fallback, sent): (End, bool, usize),
 ) {
+    let fell_back = match end {
+        End::Problem(reason, _) if fallback => Some(reason),
+        _ => None,
+    };
     let done = Done {
-        fell_back: fallback,
+        fell_back,
+        sent: own_length(seen.method, end.status(), sent),
         ..Done::began(began)
     };
     log(gate, settings, home, done, end, |record| Record {
+        id: seen.id,
         client: seen.client,
         method: seen.method,
         host: seen.host,
@@ -152,7 +181,7 @@ pub(super) fn log<'a>(
         .first
         .map_or(total, |first| between(times.began, first));
     let status = match end {
-        End::Local(own) | End::Problem(_, own) | End::Refused(_, own) if done.status == 0 => own,
+        _ if done.status == 0 => end.status(),
         _ => done.status,
     };
     let wall = (gate.reports.wall)();
@@ -167,7 +196,7 @@ pub(super) fn log<'a>(
         sent: done.sent,
         outcome,
         reason,
-        fallback: done.fell_back,
+        fallback: done.fell_back.is_some(),
         cut: done.status > 0 && !done.is_whole,
         ..Record::default()
     });
@@ -176,15 +205,21 @@ pub(super) fn log<'a>(
 
 /// Returns the outcome of a request, and the word of the reason.
 fn outcome(done: &Done, end: End) -> (Outcome, Option<&'static str>) {
+    let problem = |reason: Reason| match reason.is_refusal() {
+        true => (Outcome::Refused, Some(reason.word())),
+        false => (Outcome::Failed, Some(reason.word())),
+    };
+    // The response of a fallback has the outcome of what it replaces.
+    let responded = || done.fell_back.map_or((served(done.status), None), problem);
     match end {
         // The client has all of it: what happens to the connection later says nothing.
-        _ if done.status > 0 && done.is_whole => (served(done.status), None),
-        End::Served => (served(done.status), None),
+        _ if done.status > 0 && done.is_whole => responded(),
+        End::Served => responded(),
         End::Local(_) => (Outcome::Success, None),
-        End::Problem(reason, _) if reason.is_refusal() => (Outcome::Refused, Some(reason.word())),
-        End::Problem(reason, _) => (Outcome::Failed, Some(reason.word())),
+        End::Problem(reason, _) => problem(reason),
         End::Refused(word, _) => (Outcome::Refused, Some(word)),
         End::ClientLeft => (Outcome::Failed, Some("client_left")),
+        End::Cut => (Outcome::Failed, Some(Reason::Closing.word())),
     }
 }
 

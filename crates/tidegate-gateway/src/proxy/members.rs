@@ -1,14 +1,17 @@
 //! The servers of an upstream at one moment: one for each address.
 //!
-//! A name that has several addresses is several servers. When its addresses change, the upstream gets
-//! new members; those that stay keep their connections and their requests in flight. Requests that
-//! have begun hold the members with which they began.
+//! A name that has several addresses is several servers. One without a known address is a server that gets no
+//! requests, unless it is being looked up and no other server takes them. When its addresses or its settings change, the
+//! upstream gets new members; servers that stay keep their requests in flight and their state, and their
+//! connections if these are made in the same way. Requests that have begun hold the members with which
+//! they began.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tidegate::http::client::{ExchangeHandler, Upstream};
 
+use super::roster::{Identity, Roster};
 use super::target::{calls, target};
 use crate::admin::ServerReport;
 use crate::balance::ServerState;
@@ -25,7 +28,8 @@ pub(super) struct Members<H: ExchangeHandler> {
 
 /// A server. `H` is the handler of its responses.
 struct Member<H: ExchangeHandler> {
-    setting: types::Server,
+    identity: Identity,
+    weight: u32,
     /// The addresses to connect to, the best one first. Empty if the setting says where to connect.
     addresses: Vec<SocketAddr>,
     /// The setting as operators see it.
@@ -40,7 +44,8 @@ struct Member<H: ExchangeHandler> {
 impl<H: ExchangeHandler> Clone for Member<H> {
     fn clone(&self) -> Self {
         Self {
-            setting: self.setting.clone(),
+            identity: self.identity.clone(),
+            weight: self.weight,
             addresses: self.addresses.clone(),
             base: Arc::clone(&self.base),
             label: Arc::clone(&self.label),
@@ -59,13 +64,12 @@ pub(super) struct Recipe<'a> {
     /// With TLS.
     pub(super) trust: Option<&'a Trust>,
     pub(super) parts: &'a Parts,
+    pub(super) roster: &'a Roster,
 }
 
-/// The members before, and what of them stays.
+/// The members before, and what of them stays besides the states of their servers.
 pub(super) struct Before<'a, H: ExchangeHandler> {
     pub(super) members: &'a Members<H>,
-    /// The largest number in flight is the same: those in flight still count.
-    pub(super) same_limit: bool,
     /// The connections are made in the same way.
     pub(super) same_connections: bool,
     pub(super) same_checks: bool,
@@ -96,7 +100,10 @@ impl<H: ExchangeHandler> Members<H> {
             states: Vec::new(),
         };
         for (number, (index, addresses)) in places.into_iter().enumerate() {
-            let (member, state) = recipe.member(index, addresses, (number, count), before)?;
+            let at = &recipe.config.servers[index].at;
+            let identity = members.identity(at, addresses.first());
+            let place = (number, count);
+            let (member, state) = recipe.member(index, (identity, addresses), place, before)?;
             members.list.push(member);
             members.states.push(state);
         }
@@ -122,9 +129,33 @@ impl<H: ExchangeHandler> Members<H> {
         }
     }
 
-    fn find(&self, setting: &types::Server, addresses: &[SocketAddr]) -> Option<usize> {
-        let own = |member: &Member<H>| member.setting == *setting && member.addresses == addresses;
-        self.list.iter().position(own)
+    /// Sets the largest number of requests in flight of each server.
+    pub(super) fn set_max_in_flight(&self, most: Option<u32>) {
+        let states = self.states.iter();
+        states.for_each(|state| state.set_max_in_flight(most));
+    }
+
+    /// Returns what makes the next member the same as one of other members.
+    fn identity(&self, at: &Address, address: Option<&SocketAddr>) -> Identity {
+        let own = self.list.iter().map(|member| &member.identity);
+        let own = own.filter(|own| own.at == *at && own.address.as_ref() == address);
+        Identity {
+            at: at.clone(),
+            address: address.copied(),
+            repeated: own.count(),
+        }
+    }
+
+    fn find(&self, identity: &Identity) -> Option<&Member<H>> {
+        self.list.iter().find(|own| own.identity == *identity)
+    }
+
+    /// The name of this setting was not found: its server gets no requests. Returns `true` if that is
+    /// new.
+    pub(super) fn set_not_found(&self, at: &Address) -> bool {
+        let all = self.list.iter().zip(&self.states);
+        let own = all.filter(|(member, state)| member.identity.at == *at && !state.has_address());
+        own.fold(false, |is_new, (_, state)| state.set_not_found() | is_new)
     }
 
     /// Returns the connections to a server.
@@ -135,7 +166,7 @@ impl<H: ExchangeHandler> Members<H> {
     /// Returns where a server is.
     pub(super) fn place(&self, server: usize) -> (&Address, &[SocketAddr]) {
         let member = &self.list[server];
-        (&member.setting.at, &member.addresses)
+        (&member.identity.at, &member.addresses)
     }
 
     /// Returns the address of a server as operators see it.
@@ -157,10 +188,10 @@ impl<H: ExchangeHandler> Members<H> {
     }
 
     /// Returns `true` if an operator drains this server, or all servers of its setting.
-    fn drains(&self, setting: &types::Server, label: &str) -> bool {
+    fn drains(&self, at: &Address, label: &str) -> bool {
         let all = self.list.iter().zip(&self.states);
         let mut own = all
-            .filter(|(member, _)| member.setting.at == setting.at)
+            .filter(|(member, _)| member.identity.at == *at)
             .peekable();
         if own.peek().is_none() {
             return false;
@@ -180,10 +211,11 @@ impl<H: ExchangeHandler> Members<H> {
         let all = self.list.iter().zip(&self.states);
         all.map(|(member, state)| ServerReport {
             address: member.label.to_string(),
-            weight: member.setting.weight,
+            weight: member.weight,
             in_flight: state.in_flight(),
             calls: state.calls(),
-            is_up: state.is_up(),
+            is_up: state.is_up() && state.has_address(),
+            is_found: state.has_address(),
             is_draining: state.is_draining(),
         })
         .collect()
@@ -191,46 +223,43 @@ impl<H: ExchangeHandler> Members<H> {
 }
 
 impl Recipe<'_> {
-    /// Makes a member, or takes over that of before.
+    /// Makes a member, or takes over that of before. Its server is the same as before in any case.
     fn member<H: ExchangeHandler>(
         &self,
         index: usize,
-        addresses: Vec<SocketAddr>,
+        (identity, addresses): (Identity, Vec<SocketAddr>),
         place: (usize, usize),
         before: Option<&Before<'_, H>>,
     ) -> Result<(Member<H>, ServerState), String> {
-        let setting = &self.config.servers[index];
+        let weight = self.config.servers[index].weight;
         let base = Arc::clone(&self.labels[index]);
         let label = match addresses.first() {
             Some(address) => Arc::from(format!("{base}@{}", address.ip())),
             None => Arc::clone(&base),
         };
-        let kept = before.and_then(|before| {
-            let at = before.members.find(setting, &addresses)?;
-            Some((before, at))
-        });
-        let state = match kept.filter(|(before, _)| before.same_limit) {
-            Some((before, at)) => before.members.states[at].clone(),
-            None => {
-                let most = self.config.max_in_flight.map(|most| most.0);
-                let state = ServerState::new(setting.weight, most);
-                let drains = before.is_some_and(|b| b.members.drains(setting, &label));
-                state.set_draining(drains);
-                state
-            }
-        };
-        let kept = kept.filter(|(before, _)| before.same_limit && before.same_connections);
+        let state = self.roster.server(&identity, weight, self.most());
+        if addresses.is_empty() && name_of(&identity.at).is_some() {
+            state.set_no_address();
+        }
+        let old = before.and_then(|before| Some((before, before.members.find(&identity)?)));
+        if old.is_none() && before.is_some_and(|b| b.members.drains(&identity.at, &label)) {
+            state.set_draining(true);
+        }
+        let kept =
+            old.filter(|(before, old)| before.same_connections && old.addresses == addresses);
         let mut member = match kept {
-            Some((before, at)) => Member {
+            Some((_, old)) => Member {
+                weight,
                 base,
                 label,
-                ..before.members.list[at].clone()
+                ..old.clone()
             },
             None => {
-                let (at, group) = ((&setting.at, &*addresses), &self.parts.group);
+                let (at, group) = ((&identity.at, &*addresses), &self.parts.group);
                 Member {
-                    setting: setting.clone(),
                     target: target(at, self.config, self.trust, group)?,
+                    identity,
+                    weight,
                     addresses,
                     base,
                     label,
@@ -238,21 +267,27 @@ impl Recipe<'_> {
                 }
             }
         };
-        if kept.is_none_or(|(before, _)| !before.same_checks) {
+        // A check has the label in its reports.
+        if kept.is_none_or(|(before, old)| !before.same_checks || old.label != member.label) {
             member.checker = self.check(&member, &state, place);
         }
         Ok((member, state))
     }
 
-    /// Makes the health checks of a server.
+    fn most(&self) -> Option<u32> {
+        self.config.max_in_flight.map(|most| most.0)
+    }
+
+    /// Makes the health checks of a server, if it has any and can be reached.
     fn check<H: ExchangeHandler>(
         &self,
         member: &Member<H>,
         state: &ServerState,
         place: (usize, usize),
     ) -> Option<Arc<Checker>> {
-        let health = self.config.health.as_ref()?;
-        let (at, group) = (&member.setting.at, &self.parts.group);
+        let health = self.config.health.as_ref();
+        let health = health.filter(|_| state.has_address())?;
+        let (at, group) = (&member.identity.at, &self.parts.group);
         let (client, url) = calls((at, &member.addresses), self.config, self.trust, group);
         let checked = Checked {
             upstream: self.upstream.to_owned(),
@@ -265,6 +300,17 @@ impl Recipe<'_> {
             reports: self.parts.reports.clone(),
         };
         Some(Checker::new(checked, health, group, place))
+    }
+}
+
+/// Returns the name and the port of a setting that is a name.
+pub(super) fn name_of(at: &Address) -> Option<(&str, u16)> {
+    match at {
+        Address::Tcp { host, port } => {
+            let is_name = host.parse::<IpAddr>().is_err();
+            is_name.then_some((host, *port))
+        }
+        Address::Unix(_) => None,
     }
 }
 

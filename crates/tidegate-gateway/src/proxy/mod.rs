@@ -6,18 +6,21 @@
 //! | `asked` | the host of a request, as routes see it | |
 //! | `reply` | responses of the gateway itself | |
 //! | `gate` | what all requests share: loops, timers, ids | |
-//! | `held` | what a request holds at its server; which side used up its time | |
+//! | `freed` | when an attempt has given back what it held | |
+//! | `held` | what a request holds at its server; which side used up its time | `freed` |
 //! | `logged` | how a request ended: its line in the access log, its count | `gate`, `times` |
 //! | `line` | lines of the access log that are written later: files and tunnels | `logged` |
 //! | `copies` | a value that each loop holds, and that is replaced for all of them | |
 //! | `lives` | the configuration of each loop | `live`, `gate`, `copies` |
 //! | `target` | the connections to a server | |
-//! | `members` | the servers of an upstream at one moment: one for each address | `target` |
+//! | `roster` | the servers of an upstream under all of its settings | |
+//! | `members` | the servers of an upstream at one moment: one for each address | `target`, `roster` |
 //! | `upstream` | an upstream: the choice of a server, the addresses of names | `members`, `copies` |
 //! | `live` | routes and upstreams, made from a configuration | `upstream`, `gate` |
 //! | `flight` | one request that is passed on: its state | `live`, `reply` |
 //! | `flights` | the requests of one connection, and their times | `flight` |
 //! | `attempt` | the attempts of a request: admission, server, connection | `flight` |
+//! | `fallback` | the way of a request to the upstream of its fallback | `attempt` |
 //! | `body` | the body of the request, on its way to the server | `flight` |
 //! | `answer` | the response of the server, on its way to the client | `flight` |
 //! | `tunnel` | upgraded connections | `flight` |
@@ -25,7 +28,7 @@
 //! | `ended` | the line of the access log about a request that was passed on | `flight`, `logged` |
 //! | `service` | the service of a connection: finds the route, responds or passes on | all |
 //!
-//! `flight`, `attempt`, `body`, `answer`, `tunnel` and `ended` are one state machine in six files;
+//! `flight`, `attempt`, `fallback`, `body`, `answer`, `tunnel` and `ended` are one state machine in seven files;
 //! `live` names the type of its handler.
 //!
 //! Everything of a request runs on the loop of the client's connection. A connection to a server is
@@ -38,8 +41,10 @@ mod body;
 mod connect;
 mod copies;
 mod ended;
+mod fallback;
 mod flight;
 mod flights;
+mod freed;
 mod gate;
 mod held;
 mod line;
@@ -48,6 +53,7 @@ mod lives;
 mod logged;
 mod members;
 mod reply;
+mod roster;
 mod service;
 mod target;
 mod times;

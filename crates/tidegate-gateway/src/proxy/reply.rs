@@ -3,11 +3,17 @@
 use tidegate::http::{DeferredResponse, Response};
 
 use crate::command::{Problem, Reason};
+use crate::fields::{Ids, RequestId};
+
+/// The id of a request, and what writes it.
+pub(super) type Shown<'a> = (&'a Ids, &'a RequestId);
 
 /// A response that has not begun, at once or later.
 pub(super) trait Reply: Sized {
     fn status(self, status: u16) -> Self;
     fn field(self, name: &str, value: &str) -> Self;
+    /// Adds the id of the request.
+    fn id(self, id: Shown<'_>) -> Self;
     fn body(self, body: &str);
 }
 
@@ -18,6 +24,10 @@ impl Reply for Response<'_> {
 
     fn field(self, name: &str, value: &str) -> Self {
         Response::field(self, name, value)
+    }
+
+    fn id(self, (ids, id): Shown<'_>) -> Self {
+        ids.write_at_once(id, self)
     }
 
     fn body(self, body: &str) {
@@ -34,6 +44,10 @@ impl Reply for DeferredResponse {
         DeferredResponse::field(self, name, value)
     }
 
+    fn id(self, (ids, id): Shown<'_>) -> Self {
+        ids.write(id, self)
+    }
+
     fn body(self, body: &str) {
         DeferredResponse::body(self, body.to_owned());
     }
@@ -48,30 +62,45 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    pub(super) fn send(&self, reply: impl Reply) {
-        let reply = reply.status(self.status);
+    /// Sends the response. Returns the length of its body.
+    pub(super) fn send(&self, id: Shown<'_>, reply: impl Reply) -> usize {
+        self.end(reply.status(self.status).id(id))
+    }
+
+    /// Ends a response that has its status.
+    fn end(&self, reply: impl Reply) -> usize {
         match self.body.is_empty() {
             true => reply.body(""),
             false => reply
                 .field("Content-Type", &self.content_type)
                 .body(&self.body),
         }
+        self.body.len()
     }
 
-    /// Sends the response in place of one that the problem prevented, and says so.
-    pub(super) fn send_for(&self, problem: Problem, key: &str, reply: impl Reply) {
-        self.send(explain(problem, key, reply));
+    /// Sends the response in place of one that the problem prevented, and says so. Returns the length of
+    /// its body.
+    pub(super) fn send_for(
+        &self,
+        problem: Problem,
+        key: &str,
+        id: Shown<'_>,
+        reply: impl Reply,
+    ) -> usize {
+        let reply = reply.status(self.status);
+        self.end(explain(problem, key, reply).id(id))
     }
 }
 
-/// Refuses a request, or says why it failed.
-pub(super) fn refuse(problem: Problem, key: &str, reply: impl Reply) {
+/// Refuses a request, or says why it failed. Returns the length of the body.
+pub(super) fn refuse(problem: Problem, key: &str, id: Shown<'_>, reply: impl Reply) -> usize {
     let reason = problem.reason;
-    let reply = explain(problem, key, reply.status(reason.status()));
+    let reply = explain(problem, key, reply.status(reason.status())).id(id);
     let text = format!("{} {key}\n", reason.word());
     reply
         .field("Content-Type", "text/plain; charset=utf-8")
         .body(&text);
+    text.len()
 }
 
 /// Adds the field that says what happened.
@@ -114,6 +143,10 @@ mod tests {
             self
         }
 
+        fn id(self, (_, id): Shown<'_>) -> Self {
+            self.field("X-Request-Id", id.as_str())
+        }
+
         fn body(self, body: &str) {
             self.0.push(body.to_owned());
         }
@@ -126,17 +159,19 @@ mod tests {
             reason: Reason::Breaker,
             retry_after: Some(Duration::from_millis(1200)),
         };
-        refuse(problem, "catalog", Written(&mut written));
+        let id = (&Ids::seeded(1), &RequestId::Own(*b"0123456789abcdef"));
+        refuse(problem, "catalog", id, Written(&mut written));
         let expected = [
             "503",
             "Tidegate-Refused: breaker catalog",
             "Retry-After: 2",
+            "X-Request-Id: 0123456789abcdef",
             "Content-Type: text/plain; charset=utf-8",
             "breaker catalog\n",
         ];
         assert_eq!(written, expected);
         written.clear();
-        refuse(Reason::Timeout.into(), "catalog", Written(&mut written));
+        refuse(Reason::Timeout.into(), "catalog", id, Written(&mut written));
         assert_eq!(written[..2], ["504", "Tidegate-Failed: timeout catalog"]);
     }
 
@@ -148,10 +183,12 @@ mod tests {
             content_type: "application/json".to_owned(),
             body: "[]".to_owned(),
         };
-        fixed.send_for(Reason::Limit.into(), "catalog", Written(&mut written));
+        let id = (&Ids::seeded(1), &RequestId::Given("7".into()));
+        fixed.send_for(Reason::Limit.into(), "catalog", id, Written(&mut written));
         let expected = [
-            "Tidegate-Refused: limit catalog",
             "200",
+            "Tidegate-Refused: limit catalog",
+            "X-Request-Id: 7",
             "Content-Type: application/json",
             "[]",
         ];

@@ -9,7 +9,7 @@ use tidegate::http::codec::{
     EncodeError, KnownField, OwnedRequestHead, RefusalReason, RequestHead, TargetForm,
 };
 use tidegate::http::{Files, Method, Request, Response, Service};
-use tidegate::isolate::{Entry, Verdict};
+use tidegate::isolate::{Entry, Event, Verdict};
 use tidegate::net::Channel;
 use tidegate::net::handlers::ProxiedPeer;
 
@@ -23,11 +23,11 @@ use super::line::Line;
 use super::live::{Action, Fallback, Live, ProxyRoute, RouteState, TunnelRoute};
 use super::lives::Lives;
 use super::logged::{Done, End, Seen, log_local};
-use super::reply;
+use super::reply::{self, Reply as _};
 use super::tunnel;
 use crate::command::Problem;
 use crate::config::Network;
-use crate::fields::{self, Peer, RequestId};
+use crate::fields::{self, Fresh, Ids, Peer, RequestId};
 use crate::route::{RouteRequest, normal_bytes, without_port};
 
 /// What a listener knows about its clients.
@@ -53,6 +53,11 @@ impl Front {
         named.map(|(client, _)| client).or(own)
     }
 
+    /// Returns `true` if the peer of a connection is trusted.
+    fn trusts_peer_of(&self, channel: &Channel) -> bool {
+        !self.trust.is_empty() && self.trusts(self.peer(channel))
+    }
+
     fn trusts(&self, peer: Option<SocketAddr>) -> bool {
         let inside = |peer: SocketAddr| self.trust.iter().any(|some| some.contains(peer.ip()));
         peer.is_some_and(inside)
@@ -73,6 +78,8 @@ struct Caller {
     home: Option<usize>,
     /// What the gateway knows about the client, once it has sent a request.
     peer: Option<Peer>,
+    /// The ids of requests that are not passed on.
+    fresh: Fresh,
     /// The requests that are passed on, once there was one.
     flights: Option<Arc<Flights>>,
 }
@@ -105,6 +112,7 @@ impl ProxyService {
                 front: Arc::clone(front),
                 home: None,
                 peer: None,
+                fresh: Fresh::default(),
                 flights: None,
             },
         }
@@ -122,6 +130,12 @@ impl Caller {
         self.front.peer(channel).map(|peer| peer.ip())
     }
 
+    /// Returns the id of a request to which the gateway itself responds.
+    fn id(&mut self, request: &Request<'_>, ids: &Ids) -> RequestId {
+        let trusted = self.front.trusts_peer_of(request.channel());
+        self.fresh.id(&request.head(), trusted, ids)
+    }
+
     /// Passes a request on. The command admits it before anything is allocated for it.
     fn pass_on(
         &mut self,
@@ -136,7 +150,7 @@ impl Caller {
         let has_body = !found.request.head().framing().is_empty();
         let first = first_step(proxy, tunnel, tries.as_mut(), has_body);
         if let First::Refused(why) = first
-            && !matches!(proxy.fallback, Some(Fallback::Upstream(_)))
+            && (tunnel.is_some() || proxy.fallback_route().is_none())
         {
             return self.refuse(why, route, proxy, &found, response);
         }
@@ -150,12 +164,13 @@ impl Caller {
             Ok(prepared) => prepared,
             Err(why) => {
                 if let First::Admitted(entry) = first {
-                    entry.verdict(Verdict::Ignored);
+                    entry.verdict_unsampled(Some(Verdict::Ignored));
                 }
                 return self.refuse_head(why, route, &found, response);
             }
         };
         let (home, began) = (found.home, found.began);
+        let until = proxy.until(began, tunnel);
         let wanted = tunnel.map(|tunnel| {
             Box::new(Wanted {
                 client: found.request.channel().clone(),
@@ -177,14 +192,15 @@ impl Caller {
             tries,
             tunnel: wanted,
             began,
+            until,
         };
         let flight = Flight::new(proxy, home, start);
         let gate = &route.gate;
         let flights = self.flights.get_or_insert_with(|| Flights::new(gate, home));
-        flights.add(&flight, proxy.until(began));
+        flights.add(&flight, until);
         match first {
             // It has not waited, so no time has passed since it began.
-            First::Admitted(entry) => flight.connect(1, Some(entry), began),
+            First::Admitted(entry) => flight.connect(1, entry, began),
             First::Refused(problem) => flight.give_up(problem),
             First::Asks => flight.admit(),
         }
@@ -192,7 +208,7 @@ impl Caller {
 
     /// Refuses a request whose head cannot be passed on.
     fn refuse_head(
-        &self,
+        &mut self,
         why: EncodeError,
         route: &RouteState,
         found: &Found<'_, '_>,
@@ -202,25 +218,72 @@ impl Caller {
             EncodeError::HeadTooLarge => 431,
             _ => 400,
         };
-        self.log(found, route, End::Refused("head", status), false);
-        let response = response.status(status);
-        response.body("the head cannot be passed on\n");
+        let why = ("head", status, "the head cannot be passed on\n");
+        self.refuse_client(found, route, why, response);
+    }
+
+    /// Refuses a request because of what the client has sent: the word in the log, the status, the body.
+    fn refuse_client(
+        &mut self,
+        found: &Found<'_, '_>,
+        route: &RouteState,
+        (word, status, text): (&'static str, u16, &'static str),
+        response: Response<'_>,
+    ) {
+        let id = self.id(&found.request, &route.gate.ids);
+        let end = (End::Refused(word, status), false, text.len());
+        self.log(found, route, &id, end);
+        let response = response.status(status).id((&route.gate.ids, &id));
+        response.body(text);
+    }
+
+    /// Responds to a request whose method is special, unless it is passed on: then it is returned.
+    #[cold]
+    fn end_special<'a, 'h, 'r>(
+        &mut self,
+        route: &RouteState,
+        proxy: &ProxyRoute,
+        found: Found<'a, 'h>,
+        response: Response<'r>,
+    ) -> Option<(Found<'a, 'h>, Response<'r>)> {
+        let head = found.request.head();
+        match head.method() {
+            Method::Connect => self.open_tunnel(route, proxy, &found, response),
+            _ if fields::hops_left(&head) == Some(0) => self.end_here(route, &found, response),
+            _ => return Some((found, response)),
+        }
+        None
+    }
+
+    /// Responds to an `OPTIONS` or a `TRACE` that may not be passed on.
+    fn end_here(&mut self, route: &RouteState, found: &Found<'_, '_>, response: Response<'_>) {
+        if found.request.method() == Method::Trace {
+            // What was received is not shown: a proxy in front may have added what the client must not
+            // know.
+            let why = ("method", 501, "the gateway does not answer TRACE\n");
+            return self.refuse_client(found, route, why, response);
+        }
+        let id = self.id(&found.request, &route.gate.ids);
+        self.log(found, route, &id, (End::Local(200), false, 0));
+        response.id((&route.gate.ids, &id)).body("");
     }
 
     /// Opens the tunnel of a `CONNECT`. Its route names the method, so it has a tunnel.
     fn open_tunnel(
-        &self,
+        &mut self,
         route: &RouteState,
         proxy: &ProxyRoute,
         found: &Found<'_, '_>,
         response: Response<'_>,
     ) {
         let Some(tunnel) = &proxy.tunnel else {
-            return response.status(405).body("CONNECT is not allowed\n");
+            let why = ("method", 405, "CONNECT is not allowed\n");
+            return self.refuse_client(found, route, why, response);
         };
         let head = found.request.head();
         let connecting = Connecting {
             route: Arc::clone(&route.basis),
+            id: self.id(&found.request, &route.gate.ids),
             client: found.request.channel().clone(),
             address: self.address(found.request.channel()),
             host: without_port(head.authority().unwrap_or_default()).to_owned(),
@@ -232,7 +295,7 @@ impl Caller {
 
     /// Refuses a request that was not admitted, without a flight.
     fn refuse(
-        &self,
+        &mut self,
         why: Problem,
         route: &RouteState,
         proxy: &ProxyRoute,
@@ -245,29 +308,32 @@ impl Caller {
             _ => None,
         };
         let status = fixed.map_or(why.reason.status(), |fixed| fixed.status);
-        self.log(
-            found,
-            route,
-            End::Problem(why.reason, status),
-            fixed.is_some(),
-        );
-        match fixed {
-            Some(fixed) => fixed.send_for(why, &route.name, response),
-            None => reply::refuse(why, &route.name, response),
-        }
+        let id = self.id(&found.request, &route.gate.ids);
+        let shown = (&route.gate.ids, &id);
+        let sent = match fixed {
+            Some(fixed) => {
+                proxy.command.count(Event::FallbackSuccess);
+                fixed.send_for(why, &route.name, shown, response)
+            }
+            None => reply::refuse(why, &route.name, shown, response),
+        };
+        let end = (End::Problem(why.reason, status), fixed.is_some(), sent);
+        self.log(found, route, &id, end);
     }
 
     /// Sends a file. The log has its line when the response is handed to the connection.
     fn send_file(
-        &self,
+        &mut self,
         files: &Files,
         route: &RouteState,
         found: Found<'_, '_>,
         response: Response<'_>,
     ) {
+        let id = self.id(&found.request, &route.gate.ids);
+        let response = response.id((&route.gate.ids, &id));
         let client = self.address(found.request.channel());
         let head = found.request.head();
-        let seen = Seen::new(&head, client);
+        let seen = Seen::new(&head, client, id.as_str());
         let place = (found.home, Done::began(found.began));
         let line = Line::new((&route.gate, &route.log), place, seen, &route.name);
         let path = String::from_utf8_lossy(&found.path);
@@ -280,12 +346,18 @@ impl Caller {
     }
 
     /// Logs a request that is not passed on.
-    fn log(&self, found: &Found<'_, '_>, route: &RouteState, end: End, fallback: bool) {
+    fn log(
+        &self,
+        found: &Found<'_, '_>,
+        route: &RouteState,
+        id: &RequestId,
+        end: (End, bool, usize),
+    ) {
         let client = self.address(found.request.channel());
-        let seen = Seen::new(&found.request.head(), client);
+        let seen = Seen::new(&found.request.head(), client, id.as_str());
         let place = (found.home, found.began);
         let to = (&*route.gate, &*route.log);
-        log_local(to, place, seen, Some(&route.name), (end, fallback));
+        log_local(to, place, seen, Some(&route.name), end);
     }
 
     /// Makes the head that is sent to a server. Returns it and the id of the request.
@@ -302,6 +374,9 @@ impl Caller {
         let host = found.host;
         let received = found.request.head();
         let (mut head, id) = fields::forward(&received, peer, host, &route.gate.ids)?;
+        if fields::has_hops(received.method()) {
+            fields::take_hop(&mut head)?;
+        }
         // The host that routes have seen. A target may name another one than the field, and an old
         // client may name none.
         let host = match host {
@@ -337,11 +412,16 @@ impl Service for ProxyService {
         let (route, path) = match find(&live, &head, name) {
             Ok(found) => found,
             Err(refused) => {
+                let ids = &lives.gate.ids;
+                let id = caller.id(&request, ids);
                 let client = caller.address(request.channel());
                 let to = (&*lives.gate, &live.config.log);
-                let end = (End::Refused(refused.word, refused.status), false);
-                log_local(to, (home, began), Seen::new(&head, client), None, end);
-                return response.status(refused.status).body(refused.text);
+                let sent = refused.text.len();
+                let end = (End::Refused(refused.word, refused.status), false, sent);
+                let seen = Seen::new(&head, client, id.as_str());
+                log_local(to, (home, began), seen, None, end);
+                let response = response.status(refused.status).id((ids, &id));
+                return response.body(refused.text);
             }
         };
         let found = Found {
@@ -353,23 +433,34 @@ impl Service for ProxyService {
         };
         let length = found.request.content_length();
         if length.is_some_and(|length| length > route.body) {
-            caller.log(&found, route, End::Refused("body", 413), false);
-            return response.status(413).body("the body is too large\n");
+            let why = ("body", 413, "the body is too large\n");
+            return caller.refuse_client(&found, route, why, response);
         }
         match &route.action {
-            Action::Proxy(proxy) if head.method() == Method::Connect => {
-                caller.open_tunnel(route, proxy, &found, response);
+            Action::Proxy(proxy) => {
+                let is_special = is_special(head.method());
+                let passes = match is_special {
+                    true => caller.end_special(route, proxy, found, response),
+                    false => Some((found, response)),
+                };
+                // One call, so that it is part of this function: nearly all requests take this way.
+                if let Some((found, response)) = passes {
+                    caller.pass_on(route, proxy, found, response);
+                }
             }
-            Action::Proxy(proxy) => caller.pass_on(route, proxy, found, response),
             Action::Redirect(redirect) => {
-                caller.log(&found, route, End::Local(redirect.status.0), false);
+                let id = caller.id(&found.request, &route.gate.ids);
+                let end = (End::Local(redirect.status.0), false, 0);
+                caller.log(&found, route, &id, end);
                 let location = fields::location(&redirect.to, host, &found.path(), head.query());
                 let response = response.status(redirect.status.0);
+                let response = response.id((&route.gate.ids, &id));
                 response.field("Location", location).body("");
             }
             Action::Respond(fixed) => {
-                caller.log(&found, route, End::Local(fixed.status), false);
-                fixed.send(response);
+                let id = caller.id(&found.request, &route.gate.ids);
+                let sent = fixed.send((&route.gate.ids, &id), response);
+                caller.log(&found, route, &id, (End::Local(fixed.status), false, sent));
             }
             Action::Files(files) => caller.send_file(files, route, found, response),
         }
@@ -388,12 +479,24 @@ impl Service for ProxyService {
             client,
             ..Seen::default()
         };
-        let seen = head.map_or(unknown, |head| Seen::new(head, client));
+        let seen = head.map_or(unknown, |head| Seen::new(head, client, ""));
         let live = lives.live(home);
         let to = (&*lives.gate, &live.config.log);
         let end = End::Refused(reason.word(), reason.status());
-        log_local(to, (home, lives.gate.now(home)), seen, None, (end, false));
+        log_local(
+            to,
+            (home, lives.gate.now(home)),
+            seen,
+            None,
+            (end, false, 0),
+        );
     }
+}
+
+/// Returns `true` if requests with this method are not always passed on.
+#[inline]
+fn is_special(method: Method<'_>) -> bool {
+    method == Method::Connect || fields::has_hops(method)
 }
 
 /// Why a request has no route.

@@ -2,8 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -12,7 +11,8 @@ use tidegate::promise::Outcome;
 use tidegate_core::internal::HomeCell;
 
 use super::copies::Copies;
-use super::members::{Before, Members, Recipe};
+use super::members::{Before, Members, Recipe, name_of};
+use super::roster::Roster;
 use crate::admin::UpstreamReport;
 use crate::balance::{Lease, Picker, Strategy};
 use crate::config::types;
@@ -29,9 +29,10 @@ pub(super) struct UpstreamState<H: ExchangeHandler> {
     /// With TLS.
     trust: Option<Arc<Trust>>,
     parts: Parts,
+    /// Its servers under all settings, and the number of its own settings there.
+    roster: Arc<Roster>,
+    number: u64,
     known: Mutex<Known<H>>,
-    /// The configuration that it belongs to is in force, or was.
-    in_force: AtomicBool,
     /// The members, as loops see them.
     members: Copies<Members<H>>,
     /// One for each loop, and one more for all other threads.
@@ -84,11 +85,8 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         before: Option<&Arc<Self>>,
         parts: &Parts,
     ) -> Result<Arc<Self>, String> {
-        let trust = trust(
-            config,
-            before.and_then(|before| before.trust.as_ref()),
-            parts,
-        )?;
+        let old = before.and_then(|before| before.trust.as_ref());
+        let trust = trust(config, old, parts)?;
         let trusts_same = |before: &Self| match (&trust, &before.trust) {
             (Some(own), Some(old)) => Arc::ptr_eq(own, old),
             (own, old) => own.is_none() && old.is_none(),
@@ -100,12 +98,14 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         {
             return Ok(Arc::clone(before));
         }
+        let roster = before.map_or_else(Arc::default, |before| Arc::clone(&before.roster));
         let recipe = Recipe {
             upstream: name,
             config,
             labels: &labels,
             trust: trust.as_deref(),
             parts,
+            roster: &roster,
         };
         let servers = config.servers.iter();
         let addresses: Vec<_> = servers
@@ -117,7 +117,6 @@ impl<H: ExchangeHandler> UpstreamState<H> {
                 let own = &before.config;
                 let kept = Before {
                     members: &before.newest(),
-                    same_limit: own.max_in_flight == config.max_in_flight,
                     same_connections: own.tls == config.tls
                         && trusts_same(before)
                         && own.connect_timeout == config.connect_timeout
@@ -137,23 +136,34 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             pickers: pickers(config.balance, loops),
             other: Mutex::new(picker(config.balance, loops)),
             known: Mutex::new(Known { addresses, members }),
-            in_force: AtomicBool::new(false),
+            number: roster.number(),
+            roster,
             labels,
             trust,
         });
         for setting in 0..upstream.config.servers.len() {
-            Self::look_up(&Arc::downgrade(&upstream), setting);
+            let weak = Arc::downgrade(&upstream);
+            Self::look_up(&weak, setting);
+            upstream.give_up_later(weak, setting);
         }
         Ok(upstream)
     }
 
-    /// Begins the health checks, when the upstream is in force. Those of before end.
+    /// Puts the limits of the servers in force and begins the health checks, when the upstream is in
+    /// force. Those of before end.
     pub(super) fn begin(&self) {
-        // Before the members are read: whoever changes them later reads this.
-        self.in_force.store(true, Ordering::Relaxed);
+        let members = self.roster.put_in_force(self.number, || self.apply());
+        // The last one closes connections. Not under a lock.
+        drop(members);
+    }
+
+    /// Makes the servers be as the settings say, when these are in force. Returns the members.
+    fn apply(&self) -> Arc<Members<H>> {
         let members = self.newest();
+        members.set_max_in_flight(self.config.max_in_flight.map(|most| most.0));
         members.end_checks();
         members.begin_checks();
+        members
     }
 
     /// Chooses a server and reserves a place, on loop `home`. `avoid` is the server of an earlier
@@ -218,21 +228,19 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         locked(&self.known).addresses[own].clone()
     }
 
-    /// Looks up the name of a setting, if it has one, again and again. Ends with the upstream.
+    /// Looks up the name of a setting, if it has one, again and again. Ends with the upstream, or when
+    /// another one with the same name takes its place.
     fn look_up(weak: &Weak<Self>, setting: usize) {
-        let Some(upstream) = weak.upgrade() else {
+        let Some(upstream) = Self::wanted(weak) else {
             return;
         };
-        let Address::Tcp { host, port } = &upstream.config.servers[setting].at else {
+        let Some((host, port)) = name_of(&upstream.config.servers[setting].at) else {
             return;
         };
-        if host.parse::<IpAddr>().is_ok() {
-            return;
-        }
         let weak = weak.clone();
-        let found = upstream.parts.resolver.look_up(host, *port);
+        let found = upstream.parts.resolver.look_up(host, port);
         found.finally(move |found| {
-            let Some(upstream) = weak.upgrade() else {
+            let Some(upstream) = Self::wanted(&weak) else {
                 return;
             };
             let found = match found {
@@ -246,11 +254,51 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         });
     }
 
+    /// Returns the upstream, unless another one has taken its place.
+    fn wanted(weak: &Weak<Self>) -> Option<Arc<Self>> {
+        let own = weak.upgrade();
+        own.filter(|own| !own.roster.is_over(own.number))
+    }
+
     fn look_up_later(&self, weak: Weak<Self>, setting: usize) {
         let every = self.config.resolve_every.max(SHORTEST);
         let home = self.parts.group.loops().next();
         // A loop that takes no timers is ending.
         drop(home.schedule_coarse(every, move || Self::look_up(&weak, setting)));
+    }
+
+    /// Requests wait for the first lookup of a name as long as for a connection.
+    fn give_up_later(&self, weak: Weak<Self>, setting: usize) {
+        if name_of(&self.config.servers[setting].at).is_none() {
+            return;
+        }
+        let home = self.parts.group.loops().next();
+        let give_up = move || {
+            let Some(upstream) = Self::wanted(&weak) else {
+                return;
+            };
+            upstream.set_not_found(setting, "in time");
+        };
+        drop(home.schedule_coarse(self.config.connect_timeout, give_up));
+    }
+
+    /// The name of a setting was not found. Returns `true` if it never was: its server gets no requests.
+    fn set_not_found(&self, setting: usize, when: &str) -> bool {
+        let known = locked(&self.known);
+        if known.addresses[setting].is_some() {
+            return false;
+        }
+        let at = &self.config.servers[setting].at;
+        let is_new = known.members.set_not_found(at);
+        drop(known);
+        if is_new {
+            let (name, label) = (&self.name, &self.labels[setting]);
+            let what = format!("upstream.{name} {label}: the name is not found {when}");
+            self.parts
+                .reports
+                .change("resolver", what.trim_end().to_owned());
+        }
+        true
     }
 
     /// Takes over the addresses of a name. A name that is not found keeps its addresses.
@@ -259,9 +307,11 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         let mut found = match found {
             Ok(found) => found,
             Err(why) => {
-                let text = format!(
-                    "upstream.{name} {label}: the name is not found: {why}; its last addresses stay"
-                );
+                let then = match self.set_not_found(setting, "") {
+                    true => "it gets no requests until it is found",
+                    false => "its last addresses stay",
+                };
+                let text = format!("upstream.{name} {label}: the name is not found: {why}; {then}");
                 return reports.problems.report("resolve", text);
             }
         };
@@ -281,10 +331,10 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             labels: &self.labels,
             trust: self.trust.as_deref(),
             parts: &self.parts,
+            roster: &self.roster,
         };
         let before = Before {
             members: &known.members,
-            same_limit: true,
             same_connections: true,
             same_checks: true,
         };
@@ -302,11 +352,9 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         let old = std::mem::replace(&mut known.members, Arc::clone(&members));
         let old_of_loops = self.members.replace(&members);
         drop(known);
-        if self.in_force.load(Ordering::Relaxed) {
-            members.begin_checks();
-        }
+        let applied = self.roster.if_in_force(self.number, || self.apply());
         // The last one closes connections. Not under a lock.
-        drop((old, old_of_loops));
+        drop((old, old_of_loops, members, applied));
         // A loop without requests has the old ones, too.
         for (home, one) in self.parts.group.loops().iter().enumerate() {
             let upstream = Arc::clone(self);

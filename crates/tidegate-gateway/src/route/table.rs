@@ -24,7 +24,8 @@ pub struct Table {
     any: Tree,
 }
 
-/// Two routes that fit the same requests, and neither is more specific.
+/// Two routes that fit the same requests, and neither is more specific. Each route has at most one tie with
+/// those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tie {
     /// The position of the first route.
@@ -47,7 +48,7 @@ struct Tree {
 }
 
 impl Table {
-    /// Builds a table. Returns it with all ties; a table with ties must not be used.
+    /// Builds a table. Returns it with the ties; a table with ties must not be used.
     pub fn build(rules: Vec<Rule>) -> (Self, Vec<Tie>) {
         let mut table = Self::default();
         let mut ties = Vec::new();
@@ -63,8 +64,8 @@ impl Table {
                 tree.add(index, &rule.path, &rules, &mut ties);
             }
         }
-        ties.sort_unstable_by_key(|tie| (tie.first, tie.second));
-        ties.dedup();
+        ties.sort_unstable_by_key(|tie| (tie.second, tie.first));
+        ties.dedup_by_key(|tie| tie.second);
         table.rules = rules;
         (table, ties)
     }
@@ -213,10 +214,12 @@ impl Tree {
         // A route may name a host twice.
         let others = routes.iter().copied().filter(|other| *other != route);
         let tied = others.filter(|other| rules[*other].ties_with(rule));
-        ties.extend(tied.map(|first| Tie {
+        // One is enough: the same mistake in many routes has as many messages as routes.
+        let tie = tied.min().map(|first| Tie {
             first,
             second: route,
-        }));
+        });
+        ties.extend(tie);
         let before = routes.partition_point(|other| rules[*other].rank() >= rule.rank());
         routes.insert(before, route);
     }

@@ -139,6 +139,13 @@ fn a_tie_is_found_and_nothing_else() {
 }
 
 #[test]
+fn each_route_has_one_tie_with_the_first_that_it_ties_with() {
+    let (_, ties) = build(&["GET -/a", "* b,c/a", "GET -/a", "* c,b/a", "GET -/a"]);
+    let ties: Vec<_> = ties.iter().map(|tie| (tie.first, tie.second)).collect();
+    assert_eq!(ties, [(0, 2), (1, 3), (0, 4)]);
+}
+
+#[test]
 fn a_route_is_unreachable_if_others_take_all_its_requests() {
     let rows: [(&[&str], &[usize]); 5] = [
         // `/a/` is left.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use crate::admin::check_access;
-use crate::config::{Config, Disk, Mistake, Source, Span};
+use crate::config::{Config, Disk, Mistake, Mistakes, Source, Sources, Span};
 use crate::tls::{Certificates, Trust};
 
 /// Returns the mistakes of all certificates, each at its place in the configuration.
@@ -44,6 +44,16 @@ pub(crate) fn certificate_mistakes(config: &Config, now: SystemTime) -> Vec<Mist
         }
     }
     mistakes
+}
+
+/// Returns the messages of `mistakes` as `check` has them, or `otherwise` if there are none.
+pub(super) fn messages(mistakes: Vec<Mistake>, sources: &Sources, otherwise: String) -> String {
+    if mistakes.is_empty() {
+        return otherwise;
+    }
+    let mut all = Mistakes::default();
+    mistakes.into_iter().for_each(|mistake| all.add(mistake));
+    all.render(sources)
 }
 
 /// Returns the mistakes about files and folders that a start needs: tokens, the folder of the log, the

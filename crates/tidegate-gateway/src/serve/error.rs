@@ -35,6 +35,29 @@ impl StartError {
             why: advised(&why),
         }
     }
+
+    /// The certificates of a listener cannot be used.
+    pub(super) fn certificates(name: &str, why: &str) -> Self {
+        Self::Config(format!("listen.{name}.tls: {why}"))
+    }
+}
+
+impl StartError {
+    /// Returns `true` if something listens on the address already.
+    pub(super) fn is_in_use(&self) -> bool {
+        matches!(self, Self::Listen { why, .. } if why.contains("already in use"))
+    }
+
+    /// Adds what has become of the old listeners, whose sockets were needed.
+    pub(super) fn and(self, more: &str) -> Self {
+        match self {
+            Self::Listen { name, at, why } => {
+                let why = format!("{why}; {more}");
+                Self::Listen { name, at, why }
+            }
+            other => Self::Config(format!("{other}; {more}")),
+        }
+    }
 }
 
 impl From<BuildError> for StartError {

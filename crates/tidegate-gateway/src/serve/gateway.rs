@@ -9,14 +9,18 @@ use tidegate::isolate::Isolation;
 use tidegate::net::NetGroup;
 use tidegate::promise::Completion;
 
+use super::changes::{Changes, Ground, Restored, label};
 use super::error::StartError;
 use super::listener::{Listening, NewCertificates, Prepared};
 use super::retired::Retired;
 use crate::admin::UpstreamReport;
-use crate::config::types::Listener;
-use crate::config::{Config, Named};
+use crate::config::Config;
 use crate::parts::Parts;
 use crate::proxy::{Gate, Live, Lives};
+
+/// Why a configuration without routes does not replace one with routes.
+const NO_ROUTES: &str = "no route is left: the file may have been cut off; keep one, such as \
+    `[route.none]` with `respond = 404`, or restart";
 
 /// A running gateway. Dropping it leaves its listeners to the loops of its group, until these end.
 ///
@@ -71,25 +75,6 @@ struct State {
     retired: Vec<Retired>,
 }
 
-/// What a reload changes about the listeners.
-#[derive(Default)]
-struct Changes {
-    kept: Vec<Arc<Listening>>,
-    added: Vec<Arc<Listening>>,
-    /// Each takes over the socket of an old one.
-    changed: Vec<(Arc<Listening>, Prepared)>,
-    certificates: Vec<NewCertificates>,
-}
-
-impl Changes {
-    /// Returns `true` if the socket of a listener stays in use.
-    fn keeps(&self, open: &Arc<Listening>) -> bool {
-        let mut changed = self.changed.iter().map(|(old, _)| old);
-        let mut kept = self.kept.iter();
-        kept.any(|one| Arc::ptr_eq(one, open)) || changed.any(|one| Arc::ptr_eq(one, open))
-    }
-}
-
 /// What a drain has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -136,7 +121,7 @@ impl Gateway {
         let mut listening = Vec::new();
         for listener in &live.config.listeners {
             let prepared = Prepared::new(listener, label(&live.config, listener), &parts);
-            match prepared.and_then(|prepared| prepared.open(&lives, &parts)) {
+            match prepared.and_then(|prepared| prepared.open(&lives, &parts, false)) {
                 Ok(open) => listening.push(Arc::new(open)),
                 Err(why) => {
                     close_all(&listening, Duration::ZERO);
@@ -160,7 +145,7 @@ impl Gateway {
 
     /// Takes over a new configuration, loop by loop. Requests that have begun end under the old one.
     /// What has not changed stays: listeners, commands with their breakers, connections to servers.
-    /// A listener with other settings keeps its socket; connections that are open keep their settings.
+    /// A socket stays with its address; connections that are open keep their settings.
     /// One that is removed closes its idle connections; the others end with their requests and
     /// tunnels, without a deadline. Returns what could not be done.
     ///
@@ -177,7 +162,7 @@ impl Gateway {
             Ok(live) => live,
             Err(why) => {
                 close_all(&changes.added, Duration::ZERO);
-                return Err(why);
+                return Err(self.restore(changes.restored, why));
             }
         };
         let (open, removed): (Vec<_>, Vec<_>) = before
@@ -188,13 +173,17 @@ impl Gateway {
         if self.is_ending.load(Ordering::Relaxed) {
             drop(state);
             close_all(&changes.added, Duration::ZERO);
+            close_all(&changes.last, Duration::ZERO);
             return Err(StartError::Ending);
         }
         state.listening = open;
         state.listening.extend(changes.added);
         state.live = Arc::clone(&live);
         state.retired.retain(|old| !old.is_over());
-        state.retired.extend(removed.iter().map(Retired::new));
+        let last = changes.last.iter();
+        state
+            .retired
+            .extend(removed.iter().chain(last).map(Retired::new));
         drop(state);
         changes
             .certificates
@@ -214,6 +203,26 @@ impl Gateway {
     /// Opens a listener on the socket of an old one.
     fn exchange(&self, old: &Arc<Listening>, new: Prepared) -> Result<(), StartError> {
         let opened = new.take_over(old, &self.lives, &self.parts);
+        self.put(old, opened)
+    }
+
+    /// Puts old listeners back whose sockets a reload needed that has failed. Returns why, and what
+    /// could not be put back.
+    fn restore(&self, restored: Restored, mut why: StartError) -> StartError {
+        for (old, again) in restored {
+            if let Err(lost) = self.put(&old, again) {
+                why = why.and(&format!("{lost}; it is closed until the next start"));
+            }
+        }
+        why
+    }
+
+    /// Puts a listener in the place of an old one, whose connections stay.
+    fn put(
+        &self,
+        old: &Arc<Listening>,
+        opened: Result<Listening, StartError>,
+    ) -> Result<(), StartError> {
         let mut state = self.lock();
         let opened = opened.map(Arc::new).inspect(|open| {
             let listeners = &state.live.config.listeners;
@@ -244,43 +253,19 @@ impl Gateway {
         if self.is_ending.load(Ordering::Relaxed) {
             return Err(StartError::Ending);
         }
-        self.prepare(&config, before, changes)?;
-        let gate = self.lives.gate();
-        Ok(Live::new(config, Some(&before.live), &self.parts, gate)?)
-    }
-
-    /// Opens the listeners that are new, and reads certificates again.
-    fn prepare(
-        &self,
-        config: &Config,
-        state: &State,
-        changes: &mut Changes,
-    ) -> Result<(), StartError> {
-        for listener in &config.listeners {
-            let (name, value) = (&listener.name, &listener.value);
-            let prepared = || Prepared::new(listener, label(config, listener), &self.parts);
-            // One with the same address: it may have another name now, if no other has its name.
-            let is_gone = |name: &str| config.listeners.iter().all(|one| one.name != name);
-            let is_same = |open: &&Arc<Listening>| {
-                open.config.at == value.at
-                    && (open.name == *name || is_gone(&open.name))
-                    && !changes.keeps(open)
-            };
-            match state.listening.iter().find(is_same) {
-                Some(open) if open.name == *name && open.fits(value) => {
-                    let now = (self.parts.reports.wall)();
-                    let read = open.read_certificates(value, now)?;
-                    changes.certificates.extend(read);
-                    changes.kept.push(Arc::clone(open));
-                }
-                Some(open) => changes.changed.push((Arc::clone(open), prepared()?)),
-                None => {
-                    let open = prepared()?.open(&self.lives, &self.parts)?;
-                    changes.added.push(Arc::new(open));
-                }
-            }
+        if config.routes.is_empty() && !before.live.config.routes.is_empty() {
+            return Err(StartError::Config(NO_ROUTES.to_owned()));
         }
-        Ok(())
+        let on = Ground {
+            lives: &self.lives,
+            parts: &self.parts,
+        };
+        changes.prepare(&config, &before.listening, on)?;
+        let gate = self.lives.gate();
+        let live = Live::new(config, Some(&before.live), &self.parts, gate)?;
+        // The last step that can fail, because it touches what is in use.
+        changes.open_blocked((&live.config, &before.live.config), &before.listening, on)?;
+        Ok(live)
     }
 
     /// Returns the name and the address of each listener.
@@ -305,6 +290,8 @@ impl Gateway {
         let state = self.lock();
         // Under the lock, so that no reload opens a listener after this.
         self.is_ending.store(true, Ordering::Relaxed);
+        let gate = self.lives.gate();
+        gate.cut_after(announce.saturating_add(deadline));
         let open = state.listening.iter().map(|open| &open.server);
         let retired = state.retired.iter().map(|old| &old.server);
         let drains: Vec<_> = open
@@ -363,16 +350,6 @@ impl Gateway {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
-    }
-}
-
-/// Returns the address of a listener as it is in the file.
-fn label(config: &Config, listener: &Named<Listener>) -> String {
-    let path = format!("listen.{}.at", listener.name);
-    let shown = config.origins.iter().find(|origin| origin.path == path);
-    match shown {
-        Some(origin) => origin.shown.trim_matches('"').to_owned(),
-        None => listener.value.at.to_string(),
     }
 }
 

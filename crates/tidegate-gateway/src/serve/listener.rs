@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use tidegate::http::{HttpServer, Limits};
 use tidegate::net::handlers::{ProxiedPeer, ProxyProtocol};
-use tidegate::net::{Bytes, Handler, Inbound, InboundContext, Nothing};
+use tidegate::net::{Bytes, Handler, Inbound, InboundContext, Listener as Socket, Nothing};
 use tidegate::promise::Completion;
 use tidegate::tls::TlsServer;
 use tidegate_http::HttpServerBuilder;
@@ -60,7 +60,7 @@ impl Prepared {
         let tls = listener.value.tls.as_ref();
         let certificates = tls.map(|tls| Certificates::read(tls, now)).transpose();
         let certificates =
-            certificates.map_err(|why| StartError::listen(&listener.name, &label, why))?;
+            certificates.map_err(|why| StartError::certificates(&listener.name, &why))?;
         Ok(Self {
             listener: listener.clone(),
             label,
@@ -68,14 +68,20 @@ impl Prepared {
         })
     }
 
-    /// Opens the listener.
+    /// Opens the listener. `shared` lets its address overlap with that of a socket that allows it.
     ///
     /// # Errors
     ///
     /// The address cannot be used.
-    pub(super) fn open(self, lives: &Arc<Lives>, parts: &Parts) -> Result<Listening, StartError> {
+    pub(super) fn open(
+        self,
+        lives: &Arc<Lives>,
+        parts: &Parts,
+        shared: bool,
+    ) -> Result<Listening, StartError> {
         match self.listener.value.at.clone() {
             Address::Tcp { host, port } => self.serve(lives, parts, None, |builder, service| {
+                let builder = builder.configure(|server| server.reuse_port(shared));
                 builder.serve_with((host.as_str(), port), service)
             }),
             Address::Unix(path) => {
@@ -101,11 +107,22 @@ impl Prepared {
         lives: &Arc<Lives>,
         parts: &Parts,
     ) -> Result<Listening, StartError> {
-        let released = old.server.server().release_listeners().wait();
-        let released = released.map_err(|why| self.error(&reason(&why)))?;
-        let socket = released.into_iter().next();
-        let socket = socket.ok_or_else(|| self.error("it is closed already"))?;
-        let path = old.path.clone();
+        let socket = old.release().map_err(|why| self.error(&why))?;
+        self.open_on(socket, old.path(), lives, parts)
+    }
+
+    /// Opens the listener on a socket that exists already.
+    ///
+    /// # Errors
+    ///
+    /// The loops take no listener: the gateway ends.
+    pub(super) fn open_on(
+        self,
+        socket: Socket,
+        path: Option<Arc<SocketPath>>,
+        lives: &Arc<Lives>,
+        parts: &Parts,
+    ) -> Result<Listening, StartError> {
         self.serve(lives, parts, path, |builder, service| {
             builder.serve_on(socket, service)
         })
@@ -180,6 +197,42 @@ impl Listening {
         is_secure && other == self.config
     }
 
+    /// Returns `true` if the socket has this address.
+    pub(super) fn is_at(&self, at: &Address) -> bool {
+        let is_same_file = match (&self.path, at) {
+            (Some(own), Address::Unix(path)) => own.is_at(path),
+            _ => false,
+        };
+        self.config.at == *at || is_same_file
+    }
+
+    /// Returns `true` if the system may refuse this address because of the socket.
+    pub(super) fn overlaps(&self, at: &Address) -> bool {
+        match at {
+            Address::Tcp { port, .. } => {
+                self.path.is_none() && self.server.local_addr().port() == *port
+            }
+            Address::Unix(_) => false,
+        }
+    }
+
+    /// Returns the path of the Unix socket, which is removed with its last handle.
+    pub(super) fn path(&self) -> Option<Arc<SocketPath>> {
+        self.path.clone()
+    }
+
+    /// Stops accepting, and returns the socket. Clients that come wait there.
+    ///
+    /// # Errors
+    ///
+    /// There is no socket any more, or the gateway ends.
+    pub(super) fn release(&self) -> Result<Socket, String> {
+        let released = self.server.server().release_listeners().wait();
+        let released = released.map_err(|why| reason(&why))?;
+        let socket = released.into_iter().next();
+        socket.ok_or_else(|| "it is closed already".to_owned())
+    }
+
     /// Reads the certificates again, for new connections.
     ///
     /// # Errors
@@ -194,7 +247,7 @@ impl Listening {
             return Ok(None);
         };
         let read = Certificates::read(files, now);
-        let read = read.map_err(|why| StartError::listen(&self.name, self.address(), why))?;
+        let read = read.map_err(|why| StartError::certificates(&self.name, &why))?;
         Ok(Some(NewCertificates(Arc::clone(self), read)))
     }
 

@@ -47,7 +47,7 @@ fn collect_server(upstream: &str, server: &ServerReport, visitor: &mut dyn Metri
         ),
         (
             "tidegate_upstream_up",
-            "1 unless the health checks say that the server does not work.",
+            "1 unless the health checks say that the server does not work, or its name is not found.",
             flag(server.is_up),
         ),
         (

@@ -6,15 +6,17 @@
 //! | `certificates` | checks the certificates that a configuration names | |
 //! | `listener` | a listener with its limits | `error` |
 //! | `retired` | listeners that a reload has replaced or removed | `listener` |
-//! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `listener`, `retired` |
+//! | `changes` | which listeners a reload keeps, changes and opens | `listener` |
+//! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `changes`, `retired` |
 //! | `metrics` | the metrics of listeners and servers | `gateway` |
 //! | `operator` | what operators see and change | `gateway`, `certificates` |
 //! | `stalls` | how often loops did not respond | |
 //! | `expiry` | reports certificates that expire | `operator` |
-//! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator` |
+//! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator`, `certificates` |
 //! | `run` | the command `run`: signals, reload, drain, the summary | `operation` |
 
 mod certificates;
+mod changes;
 mod error;
 mod expiry;
 mod gateway;

@@ -9,6 +9,7 @@ use tidegate::net::NetGroup;
 use tidegate::pool::WorkerPool;
 use tidegate::promise::Completion;
 
+use super::certificates::{certificate_mistakes, messages};
 use super::expiry::{self, Expiries};
 use super::gateway::{Gateway, Summary};
 use super::operator::{Knobs, Metrics, Operator, locked};
@@ -109,9 +110,11 @@ impl Operation {
             reports: parts.reports.clone(),
             resolver: parts.resolver.clone(),
         };
+        // If the start fails because of them, the operator gets their places.
+        let wrong = certificate_mistakes(&config, (own.reports.wall)());
         let gateway = Gateway::start_with(config, own);
         let operator = Arc::new(Operator {
-            gateway: gateway.map_err(|why| why.to_string())?,
+            gateway: gateway.map_err(|why| messages(wrong, &sources, why.to_string()))?,
             file,
             parts,
             started_with,

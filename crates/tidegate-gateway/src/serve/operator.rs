@@ -9,7 +9,7 @@ use tidegate::Dump;
 use tidegate::isolate::{Isolation, Properties};
 use tidegate::metrics::{Collect, MetricVisitor};
 
-use super::certificates::place_of;
+use super::certificates::{certificate_mistakes, messages, place_of};
 use super::expiry::Expiries;
 use super::gateway::Gateway;
 use super::operation::OperationParts;
@@ -72,8 +72,11 @@ impl Operator {
         let at = |span: Option<Span>| span.map(|span| loaded.sources.place(span).to_string());
         let admin = self.prepare_admin(&config, &at, &mut notes)?;
         let log = self.prepare_log(&config, &at, &mut notes)?;
+        // If the reload fails because of them, the operator gets their places.
+        let wrong = certificate_mistakes(&config, (self.parts.reports.wall)());
         let more = self.gateway.reload(config);
-        notes.extend(more.map_err(|why| why.to_string())?);
+        let more = more.map_err(|why| messages(wrong, &loaded.sources, why.to_string()));
+        notes.extend(more?);
         for apply in [admin, log].into_iter().flatten() {
             apply();
         }

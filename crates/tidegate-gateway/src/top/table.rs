@@ -128,9 +128,11 @@ fn servers(snapshot: &Value) -> Vec<String> {
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for upstream in snapshot.list("upstreams") {
         for server in upstream.list("servers") {
+            let is_found = server.get("found") != Some(&Value::Flag(false));
             let state = match (server.flag("up"), server.flag("draining")) {
                 (_, true) => "draining",
                 (true, false) => "up",
+                (false, false) if !is_found => "not found",
                 (false, false) => "down",
             };
             let share = server.number("share").map(|share| share * 100.0);

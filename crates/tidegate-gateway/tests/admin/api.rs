@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate::isolate::BreakerState;
+use tidegate::isolate::{BreakerState, PropertySource as _};
 
 use crate::{NOW, World, assert_has, body, status};
 
@@ -52,7 +52,7 @@ fn a_snapshot_shows_routes_and_servers() {
         "\"routes\":[{\"key\":\"cart\",\"group\":\"shop\",\"upstream\":null,\"values\":[",
         "{\"name\":\"in_flight\",\"title\":\"In flight\"",
         "\"upstreams\":[{\"name\":\"shop\",\"servers\":[{\"address\":\"10.0.0.1:80\",\"weight\":2,\
-         \"in_flight\":0,\"share\":null,\"up\":false,\"draining\":false}]}]",
+         \"in_flight\":0,\"share\":null,\"up\":false,\"draining\":false,\"found\":true}]}]",
     ];
     assert_has(&snapshot, &parts);
 }
@@ -117,6 +117,33 @@ fn a_property_that_no_route_can_honour_is_refused_and_one_that_is_not_set_is_not
     );
     assert_eq!(world.events.latest().len(), 0);
     assert!(world.cart.admit().is_ok());
+}
+
+/// A route may come with a later reload; the number of those that never come is bounded.
+#[test]
+fn properties_of_routes_that_do_not_exist_are_bounded() {
+    let world = World::new();
+    let name = |route: &str| format!("hystrix.command.{route}.circuitBreaker.enabled");
+    let put = |route: &str, value: &str| {
+        world.change(&format!("PUT /api/properties/{}", name(route)), value)
+    };
+    assert_eq!(status(&put("later", "true")), 200);
+    for number in 1..1024 {
+        let name = name(&format!("r{number}"));
+        world.gateway.properties.set(&name, "true").unwrap();
+    }
+    let refused = put("more", "true");
+    assert_eq!(status(&refused), 409);
+    assert_has(&refused, &["its route does not exist, and 1024 others"]);
+    assert_eq!(world.gateway.properties.names().len(), 1024);
+    // Those that are set can change, and those of routes that exist can be set.
+    assert_eq!(status(&put("later", "false")), 200);
+    assert_eq!(status(&put("default", "false")), 200);
+    assert_eq!(status(&put("cart", "false")), 200);
+    let removed = world.change(&format!("DELETE /api/properties/{}", name("r1")), "");
+    assert_eq!(status(&removed), 200);
+    assert_eq!(status(&put("more", "true")), 200);
+    assert_eq!(status(&put("most", "true")), 409);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 )]
 
 mod api;
+mod flood;
 mod pages;
 mod refuses;
 mod secrets;
@@ -91,6 +92,7 @@ impl Controls for Gateway {
             in_flight: self.server.in_flight(),
             calls: self.server.calls(),
             is_up: self.server.is_up(),
+            is_found: true,
             is_draining: self.server.is_draining(),
         };
         vec![UpstreamReport {

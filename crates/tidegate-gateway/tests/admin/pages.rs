@@ -250,8 +250,15 @@ fn a_page_of_another_origin_takes_no_place_of_ours() {
         "Sec-Fetch-Site: cross-site",
         "Sec-Fetch-Site: same-site",
     ] {
-        let refused = world.request("GET /page/events", &format!("{field}\r\n"), "");
-        assert_eq!(status(&refused), 403, "{field}");
+        for stream in [
+            "page/events",
+            "hystrix.stream",
+            "config.stream",
+            "utilization.stream",
+        ] {
+            let refused = world.request(&format!("GET /{stream}"), &format!("{field}\r\n"), "");
+            assert_eq!(status(&refused), 403, "{stream} {field}");
+        }
     }
     let own = "Origin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n";
     let mut pages: Vec<Stream> = (0..5)
@@ -259,6 +266,10 @@ fn a_page_of_another_origin_takes_no_place_of_ours() {
         .collect();
     for page in &mut pages {
         assert_has(&page.next(), &["event: full\n"]);
+    }
+    for fields in [own, ""] {
+        let mut stream = Stream::open_with(&world, "/hystrix.stream", fields);
+        assert!(stream.next().starts_with("data: "), "{fields}");
     }
 }
 

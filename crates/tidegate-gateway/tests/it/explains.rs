@@ -66,6 +66,29 @@ fn the_value_of_a_variable_is_shown_as_it_is_in_the_file() {
 }
 
 #[test]
+fn the_times_of_a_fallback_are_added_up() {
+    let ask = |fallback: &str| {
+        let file = format!(
+            "[upstream.a]\nservers = \"h:1\"\n[listen]\nhttp = \"h:80\"\n\
+             [route.a]\nupstream = \"a\"\ntimeout = \"10s\"\nfallback = {fallback}\n"
+        );
+        run(&[("t.toml", &file)], &["explain", "t.toml", "GET", "/"]).0
+    };
+    let output = ask("{ upstream = \"a\" }");
+    assert_eq!(
+        line(&output, "times"),
+        "times at most 10s: 7s 500ms with all attempts, then the fallback with what is left, at least 2s \
+         500ms"
+    );
+    let output = ask("{ upstream = \"a\", timeout = \"500ms\" }");
+    assert!(output.contains("at most 10s: 9s 500ms with"), "{output}");
+    let output = ask("{ upstream = \"a\", timeout = \"${PORT}ms\" }");
+    assert!(output.contains("times    at most `timeout`:"), "{output}");
+    assert!(!output.contains("8081"), "{output}");
+    assert!(!ask("{ status = 200 }").contains("times "));
+}
+
+#[test]
 fn fields_of_the_request_select_the_route() {
     let (output, _) = explain(&["GET", "/cart/7", "-H", "X-Beta: 1"]);
     assert_eq!(line(&output, "route"), "route beta (t.toml:9:8)");
@@ -93,7 +116,9 @@ fn a_request_that_is_none_is_refused() {
     assert_eq!(explain(&["GET", "/x", "-H", "novalue"]).1, 2);
     // What a listener refuses.
     for (method, url) in [
-        ("GET", "/cart/{x}"),
+        ("GET", "/cart/\"x\""),
+        ("GET", "/cart/\\x"),
+        ("GET", "/cart/x?\u{e4}"),
         ("GET", "/a b"),
         ("GET", "/a#b"),
         ("G T", "/a"),
@@ -103,6 +128,15 @@ fn a_request_that_is_none_is_refused() {
         assert_eq!(status, 2, "{method} {url}: {output}");
     }
     assert_eq!(explain(&["GET", "http://shop.example/cart/7#top"]).1, 0);
+    // What a listener takes.
+    for url in [
+        "/cart/a|b",
+        "/cart/7?filter={a|b}`\\",
+        "/cart/7?to=http://a/b",
+    ] {
+        let (output, _) = explain(&["GET", url, "-H", "X-Beta: 1"]);
+        assert_eq!(line(&output, "route"), "route beta (t.toml:9:8)", "{url}");
+    }
 }
 
 #[test]

@@ -8,3 +8,4 @@ mod mistakes;
 mod packaging;
 mod reference;
 mod secrets;
+mod whole_files;

@@ -1,14 +1,9 @@
 //! One row for each mistake that `tidegate check` finds.
 
-use std::sync::Arc;
-
-use tidegate_gateway::cli::{self, Machine};
-use tidegate_gateway::config::RealDisk;
-
 use crate::files::{check, run};
 
 /// A configuration to which a mistake is added.
-const GOOD: &str = "\
+pub(crate) const GOOD: &str = "\
 [listen]
 http = \"127.0.0.1:8080\"
 [upstream.a]
@@ -104,6 +99,18 @@ fn each_wrong_value_has_its_place_and_its_expected_form() {
             58,
             "route.a.limit.max: `min`, `initial` and `max` are not in order",
             "`min` ≤",
+        ),
+        (
+            "limit = { kind = \"adaptive\", min = 10, max = 5 }",
+            46,
+            "route.a.limit.max: `min`, `initial` and `max` are not in order",
+            "`min` ≤",
+        ),
+        (
+            "limit = true",
+            9,
+            "route.a.limit.max: true is not a positive whole number",
+            "`10`",
         ),
         (
             "limit = \"ten\"",
@@ -382,6 +389,36 @@ fn each_mistake_between_sections_is_found() {
             "timeout = \"1s\"\nretry = { times = 1, attempt_timeout = \"600ms\" }",
             "they may take 1s 200ms, the timeout is 1s",
         ),
+        (
+            "timeout = \"1s\"\nfallback = { upstream = \"a\", timeout = \"1s\" }",
+            "the timeout of 1s is not longer than `route.a.fallback.timeout` of 1s",
+        ),
+        (
+            "fallback = { upstream = \"a\", timeout = \"0s\" }",
+            "t.toml:8:40: route.a.fallback.timeout: nothing happens in no time",
+        ),
+        (
+            "fallback = { timeout = \"1s\" }",
+            "route.a.fallback.timeout: a fixed response has no time of its own",
+        ),
+        (
+            "fallback = { limit = 3 }",
+            "route.a.fallback.limit: a fixed response needs no limit",
+        ),
+        (
+            "timeout = false\nfallback = { upstream = \"a\", timeout = \"1s\" }",
+            "route.a.fallback.timeout: the route has no timeout, of which this is a part",
+        ),
+        (
+            "timeout = \"1s\"\nfallback = { upstream = \"a\" }\nbreaker = { slow = \"800ms\" }",
+            "the timeout of 1s, without the part of the fallback, is not longer than \
+             `route.a.breaker.slow` of 800ms",
+        ),
+        (
+            "timeout = \"1s\"\nfallback = { upstream = \"a\" }\nretry = { times = 1, attempt_timeout = \"400ms\" }",
+            "the retries do not fit into the timeout without the part of the fallback: they may take \
+             800ms, the timeout is 750ms",
+        ),
         ("[lisen]\nx = 1", "t.toml:8:2: lisen: the key is unknown"),
         (
             "[defaults.rote]\ntimeout = \"1s\"",
@@ -412,6 +449,28 @@ fn a_part_without_effect_is_a_warning() {
         "{output}"
     );
     assert_eq!(status, 0);
+}
+
+#[test]
+fn a_body_that_no_listener_takes_is_a_warning() {
+    let ask = |listeners: &str, body: &str| {
+        let text = format!("{listeners}[route.a]\nbody = {body}\nrespond = 200\n");
+        let (checked, status) = check(&text);
+        assert_eq!(status, 0, "{checked}");
+        let explain = ["explain", "t.toml", "GET", "/"];
+        let (explained, _) = run(&[("t.toml", &text)], &explain);
+        let says = "body     `limits.body` of each listener is smaller and holds\n";
+        (checked, explained.contains(says))
+    };
+    let small = "[listen.one]\nat = \"h:1\"\nlimits = { body = \"1KiB\" }\n";
+    let (output, explained) = ask(small, "\"2KiB\"");
+    let expected = "t.toml:5:8: warning: route.a.body: no such body arrives";
+    assert!(output.contains(expected) && explained, "{output}");
+    let off = format!("{small}[listen.two]\nat = \"h:2\"\n");
+    for (listeners, body) in [(small, "\"1KiB\""), (small, "false"), (&off, "\"2KiB\"")] {
+        let (output, explained) = ask(listeners, body);
+        assert!(!output.contains("warning") && !explained, "{output}");
+    }
 }
 
 #[test]
@@ -495,180 +554,4 @@ fn listeners_have_addresses_of_their_own_and_limits_that_the_server_has() {
     }
     let free = GOOD.replace("8080\"", "0\"\nother = \"127.0.0.1:0\"");
     assert_eq!(check(&free).1, 0);
-}
-
-/// A file that was cut off while it was written must not replace one that serves.
-#[test]
-fn a_file_without_a_listener_for_requests_is_one_error() {
-    let rows = [
-        ("", "1:1"),
-        ("# moved\n", "1:1"),
-        ("[route.a]\nrespond = 200\n", "1:1"),
-        ("[log]\nquery = true\n[listen]\n", "3:1"),
-        ("[listen]\nadmin = \"127.0.0.1:9090\"\n", "1:1"),
-        ("[listen.admin]\nat = \"127.0.0.1:9090\"\n", "1:2"),
-    ];
-    for (text, place) in rows {
-        let (output, status) = check(text);
-        let message = format!("t.toml:{place}: listen: no listener: nothing to serve");
-        assert!(output.contains(&message), "{text}\n{output}");
-        assert!(
-            output.contains("such as `http = \"0.0.0.0:80\"`"),
-            "{output}"
-        );
-        assert!(output.contains("\n1 error, 0 warnings"), "{text}\n{output}");
-        assert_eq!(status, 1, "{text}\n{output}");
-    }
-    // It is not said beside a mistake that may be the reason.
-    for text in [
-        "[listen",
-        "[listen]\nhttp = 7\n",
-        "listen = 7\n",
-        "include = \"n.toml\"\n",
-    ] {
-        let (output, status) = check(text);
-        assert!(!output.contains("no listener"), "{text}\n{output}");
-        assert_eq!(status, 1, "{text}\n{output}");
-    }
-}
-
-/// Each file includes the other one by a path that grows; without a stop the files would be read
-/// forever.
-#[test]
-fn a_circle_of_includes_ends() {
-    let files = [
-        ("d/a.toml", "include = \"../d/*.toml\"\n"),
-        (
-            "d/b.toml",
-            "include = [\"../d/./a.toml\", \"../d/*.toml\"]\n",
-        ),
-        ("d/c.toml", "include = \"../d/*.toml\"\n"),
-    ];
-    let (output, status) = run(&files, &["check", "d/a.toml"]);
-    assert!(
-        output.contains("d/a.toml:1:11: include: the file includes itself"),
-        "{output}"
-    );
-    assert_eq!(status, 1);
-}
-
-#[test]
-fn mistakes_of_includes_name_both_files() {
-    let main = format!("include = [\"parts/*.toml\", \"none.toml\", 5]\n{GOOD}");
-    let part = "include = \"../t.toml\"\n[route.a]\nrespond = 200\n[route.b]\ntimeout = 1\n";
-    let files = [("t.toml", main.as_str()), ("parts/b.toml", part)];
-    let (output, status) = run(&files, &["check", "t.toml"]);
-    assert!(
-        output.contains("parts/b.toml:2:8: route.a: the key is defined twice"),
-        "{output}"
-    );
-    assert!(
-        output.contains("t.toml:6:8: the other definition"),
-        "{output}"
-    );
-    assert!(
-        output.contains("parts/b.toml:5:11: route.b.timeout: 1 is not a duration"),
-        "{output}"
-    );
-    assert!(
-        output.contains("t.toml:1:28: include: `none.toml` cannot be read"),
-        "{output}"
-    );
-    assert!(
-        output.contains("t.toml:1:41: include: 5 is not a path without variables"),
-        "{output}"
-    );
-    assert!(
-        output.contains("parts/b.toml:1:11: include: the file includes itself"),
-        "{output}"
-    );
-    assert_eq!(status, 1);
-}
-
-#[test]
-fn a_file_that_does_not_exist_is_status_2() {
-    let (output, status) = run(&[], &["check", "none.toml"]);
-    assert!(
-        output.starts_with("none.toml: cannot be read: "),
-        "{output}"
-    );
-    assert_eq!(status, 2);
-}
-
-#[test]
-fn one_value_has_one_message() {
-    let admin = "[listen.admin]\nat = \"127.0.0.1:1\"\n";
-    let rows = [
-        (
-            format!("{GOOD}limit = 99999999999999999999\n"),
-            "does not fit",
-        ),
-        (format!("{GOOD}timeout = \"${{NONE}}\"\n"), "NONE"),
-        (format!("{GOOD}{admin}token = \"${{NONE}}\"\n"), "NONE"),
-    ];
-    for (text, message) in rows {
-        let (output, status) = check(&text);
-        assert!(output.contains(message), "{output}");
-        assert!(output.ends_with("\n1 error, 0 warnings\n"), "{output}");
-        assert_eq!(status, 1);
-    }
-}
-
-#[test]
-fn a_token_file_that_is_missing_is_found() {
-    let text = format!("{GOOD}[listen.admin]\nat = \"127.0.0.1:1\"\ntoken = \"file:/nope\"\n");
-    let (output, status) = check(&text);
-    let message = "t.toml:10:9: listen.admin.token: the file cannot be read";
-    assert!(output.contains(message), "{output}");
-    assert_eq!(status, 1);
-}
-
-/// What `run` refuses, `check` finds, on the disk of the machine.
-#[test]
-fn folders_that_are_missing_and_bytes_that_are_no_text_are_found() {
-    let folder = std::env::temp_dir().join(format!("tidegate-check-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (file, none) = (folder.join("t.toml"), folder.join("none"));
-    let machine = Machine {
-        disk: Arc::new(RealDisk),
-        variables: Arc::new(|_| None),
-    };
-    let check = |text: &[u8]| {
-        std::fs::write(&file, text).unwrap();
-        let mut out = Vec::new();
-        let arguments = ["tidegate", "check", file.to_str().unwrap()];
-        let status = cli::status(arguments, &machine, &mut out);
-        (String::from_utf8(out).unwrap(), status)
-    };
-    let text = format!(
-        "[listen]\nhttp = \"h:1\"\n[log]\nfile = {:?}\n",
-        none.join("log")
-    );
-    let text = format!("{text}[route.a]\nfiles = {none:?}\n");
-    let (output, status) = check(text.as_bytes());
-    for message in [
-        ":4:8: log.file: the folder of the file does not exist",
-        ":6:9: route.a.files.root: the directory does not exist",
-        "\n2 errors, 0 warnings",
-    ] {
-        assert!(output.contains(message), "{output}");
-    }
-    assert_eq!(status, 1);
-    std::fs::create_dir(&none).unwrap();
-    assert_eq!(check(text.as_bytes()).1, 0);
-    let (output, status) = check(
-        "a = 1\nä = \""
-            .as_bytes()
-            .iter()
-            .chain(b"\xff\"")
-            .copied()
-            .collect::<Vec<_>>()
-            .as_slice(),
-    );
-    assert!(
-        output.contains("line 2, column 6: the byte 0xff is not UTF-8"),
-        "{output}"
-    );
-    assert_ne!(status, 0);
-    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -170,3 +170,34 @@ fn a_reload_ends_the_old_checks_although_a_request_keeps_the_old_configuration()
     assert_eq!(client.message().body, "ok");
     assert!(is_up() && back.is_quiet());
 }
+
+#[test]
+fn a_server_that_is_down_stays_down_with_another_weight_limit_or_check() {
+    let back = Upstream::new();
+    let text = |weight: u32, most: u32, path: &str| {
+        let at = back.address();
+        let health = format!("path = \"{path}\", up = 1, down = 1");
+        let text = text(&[&back], &health).replace(
+            &format!("servers = [\"{at}\"]"),
+            &format!("servers = [{{ at = \"{at}\", weight = {weight} }}]\nmax_in_flight = {most}"),
+        );
+        assert!(text.contains("weight"), "{text}");
+        text
+    };
+    let fixture = Fixture::new(&text(1, 5, "/a"));
+    let is_up = || fixture.gateway.upstreams()[0].servers[0].is_up;
+    fixture.clock.advance(A_MOMENT);
+    check(&back, BAD);
+    tidegate_testkit::until("it is down", || !is_up());
+    for (weight, most, path) in [(2, 5, "/a"), (2, 6, "/a"), (2, 6, "/b"), (1, 1, "/c")] {
+        let reloaded = fixture.gateway.reload(config(&text(weight, most, path)));
+        assert_eq!(reloaded.unwrap(), [""; 0]);
+        assert!(!is_up(), "weight {weight}, limit {most}, {path}");
+        let refused = fixture.send(GET).message();
+        assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
+    }
+    // The checks of the last settings are in force.
+    let asked = next_check(&fixture, &back, FINE);
+    assert_eq!(asked.line(), "GET /c HTTP/1.1");
+    tidegate_testkit::until("it is up", is_up);
+}

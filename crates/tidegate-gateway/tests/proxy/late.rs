@@ -82,6 +82,62 @@ fn a_client_that_expects_and_then_sends_nothing_is_late() {
     pass(&fixture, &back);
 }
 
+/// Sends four requests that expect the agreement of their servers, which are silent.
+fn expect_in_vain(fixture: &Fixture, back: &Upstream) -> Vec<(Peer, Peer)> {
+    let request = HALF.replace("\r\n\r\nhalf", "\r\nExpect: 100-continue\r\n\r\n");
+    let send = |_| {
+        let client = fixture.send(&request);
+        let mut server = back.accept();
+        server.head();
+        (client, server)
+    };
+    let expecting = (0..4).map(send).collect();
+    pass(fixture, back);
+    expecting
+}
+
+/// Checks that the requests are 504, and that their server is judged for it.
+fn is_judged(fixture: &Fixture, expecting: Vec<(Peer, Peer)>) {
+    for (mut client, _server) in expecting {
+        assert_eq!(client.message().status(), "504");
+    }
+    fixture.wait_idle();
+    assert_eq!(fixture.total(Event::Timeout), 4);
+    judge(fixture);
+    let refused = fixture.send(GET).message();
+    assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+}
+
+#[test]
+fn a_server_that_does_not_agree_to_a_body_in_time_opens_its_breaker() {
+    for retry in ["", "\nretry = { times = 1, attempt_timeout = \"400ms\" }"] {
+        let back = Upstream::new();
+        let settings = SETTINGS.replace("2s", "800ms");
+        let fixture = Fixture::with_route(&[&back], &format!("{settings}{retry}"));
+        let expecting = expect_in_vain(&fixture, &back);
+        fixture.clock.advance(Duration::from_millis(900));
+        is_judged(&fixture, expecting);
+    }
+}
+
+#[test]
+fn the_time_until_a_server_agrees_to_a_body_is_its_own() {
+    let back = Upstream::new();
+    let settings = SETTINGS.replace("2s", "1500ms");
+    let fixture = Fixture::with_route(&[&back], &settings);
+    let mut expecting = expect_in_vain(&fixture, &back);
+    // The gateway does not wait for the agreement any longer.
+    fixture.clock.advance(Duration::from_millis(1100));
+    for (client, server) in &mut expecting {
+        assert!(client.head().starts_with("HTTP/1.1 100 "));
+        client.write("bothhalves");
+        assert_eq!(server.bytes(10), "bothhalves");
+    }
+    pass(&fixture, &back);
+    fixture.clock.advance(Duration::from_millis(500));
+    is_judged(&fixture, expecting);
+}
+
 #[test]
 fn a_server_that_got_the_last_byte_late_is_not_judged() {
     let back = Upstream::new();
@@ -126,4 +182,213 @@ fn a_server_that_is_silent_after_the_body_opens_its_breaker() {
         let refused = fixture.send(GET).message();
         assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
     }
+}
+
+/// Sends a request whose client takes `upload` for its body, and whose server then takes 10 ms.
+fn send_slowly(fixture: &Fixture, back: &Upstream, at_once: usize, upload: Duration) {
+    let mut halves: Vec<_> = (0..at_once)
+        .map(|_| {
+            let client = fixture.send(HALF);
+            let mut server = back.accept();
+            server.head();
+            assert_eq!(server.bytes(4), "half");
+            (client, server)
+        })
+        .collect();
+    fixture.clock.advance(upload);
+    for (client, server) in &mut halves {
+        client.write("halves");
+        assert_eq!(server.bytes(6), "halves");
+    }
+    // Once the loop is idle, it has seen the end of each body.
+    fixture.clock.advance(Duration::from_millis(10));
+    for (client, server) in &mut halves {
+        server.write(OK_CLOSE);
+        assert_eq!(client.message().body, "ok");
+    }
+    fixture.wait_idle();
+}
+
+/// Returns the longest running time of a call.
+fn longest(fixture: &Fixture) -> Duration {
+    fixture.isolation.snapshots()[0].latencies.run.max()
+}
+
+#[test]
+fn clients_that_send_slowly_do_not_shrink_an_adaptive_limit() {
+    let limit = "limit = { kind = \"adaptive\", min = 1, initial = 24, max = 24 }";
+    for settings in [limit.to_owned(), format!("{limit}\ntimeout = false")] {
+        let back = Upstream::new();
+        let fixture = Fixture::with_route(&[&back], &settings);
+        for upload in [0, 0, 0, 20, 20, 20].map(Duration::from_secs) {
+            send_slowly(&fixture, &back, 12, upload);
+            fixture.clock.advance(Duration::from_secs(2));
+        }
+        let snapshot = &fixture.isolation.snapshots()[0];
+        assert_eq!(snapshot.adaptive_limit, Some(24), "{settings}");
+        assert!(longest(&fixture) < Duration::from_secs(1), "{settings}");
+    }
+}
+
+#[test]
+fn a_server_that_is_slow_after_the_body_shrinks_its_limit() {
+    let back = Upstream::new();
+    let limit = "limit = { kind = \"adaptive\", min = 1, initial = 24, max = 24 }";
+    let fixture = Fixture::with_route(&[&back], limit);
+    for time in [0, 0, 0, 20, 20, 20].map(Duration::from_secs) {
+        let whole = (0..12).map(|_| {
+            let client = fixture.send(&HALF.replace("half", "bothhalves"));
+            let mut server = back.accept();
+            assert_eq!(server.message().body, "bothhalves");
+            (client, server)
+        });
+        let whole: Vec<_> = whole.collect();
+        fixture.clock.advance(Duration::from_millis(10) + time);
+        for (mut client, mut server) in whole {
+            server.write(OK_CLOSE);
+            assert_eq!(client.message().body, "ok");
+        }
+        fixture.wait_idle();
+        fixture.clock.advance(Duration::from_secs(2));
+    }
+    let snapshot = &fixture.isolation.snapshots()[0];
+    assert!(snapshot.adaptive_limit < Some(24), "{snapshot:?}");
+    assert!(longest(&fixture) > Duration::from_secs(19));
+}
+
+#[test]
+fn clients_that_send_slowly_do_not_count_as_slow_calls() {
+    let slow = "breaker = { slow = \"500ms\", slow_rate = 50, volume = 2, sleep = \"5s\" }";
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], slow);
+    send_slowly(&fixture, &back, 4, Duration::from_secs(3));
+    judge(&fixture);
+    pass(&fixture, &back);
+}
+
+#[test]
+fn clients_that_read_slowly_change_neither_limit_nor_latency() {
+    let settings = "limit = { kind = \"adaptive\", min = 1, initial = 24, max = 24 }\n\
+                    breaker = { slow = \"500ms\", slow_rate = 50, volume = 2 }";
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], settings);
+    for time in [0, 0, 0, 20, 20, 20].map(Duration::from_secs) {
+        let reading = (0..12).map(|_| {
+            let client = fixture.send(GET);
+            let mut server = back.accept();
+            server.message();
+            (client, server)
+        });
+        let reading: Vec<_> = reading.collect();
+        fixture.clock.advance(Duration::from_millis(10));
+        let mut reading: Vec<_> = reading
+            .into_iter()
+            .map(|(mut client, mut server)| {
+                server.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nha");
+                client.head();
+                assert_eq!(client.bytes(2), "ha");
+                (client, server)
+            })
+            .collect();
+        // As a client that takes nothing does: the server waits with the rest.
+        fixture.clock.advance(time);
+        for (client, server) in &mut reading {
+            server.write("lf");
+            assert_eq!(client.bytes(2), "lf");
+        }
+        fixture.wait_idle();
+        fixture.clock.advance(Duration::from_secs(2));
+    }
+    let snapshot = &fixture.isolation.snapshots()[0];
+    assert_eq!(snapshot.adaptive_limit, Some(24));
+    assert!(longest(&fixture) < Duration::from_millis(500));
+    pass(&fixture, &back);
+}
+
+#[test]
+fn a_server_that_is_silent_when_a_client_expects_is_late() {
+    let back = Upstream::new();
+    let settings = SETTINGS.replace("2s", "500ms");
+    let fixture = Fixture::with_route(&[&back], &settings);
+    let request = HALF.replace("\r\n\r\nhalf", "\r\nExpect: 100-continue\r\n\r\n");
+    let expecting = (0..3).map(|_| {
+        let client = fixture.send(&request);
+        let mut server = back.accept();
+        server.head();
+        (client, server)
+    });
+    let expecting: Vec<_> = expecting.collect();
+    fixture.clock.advance(Duration::from_millis(700));
+    for (mut client, _server) in expecting {
+        assert_eq!(client.message().status(), "504");
+    }
+    fixture.wait_idle();
+    assert_eq!(fixture.total(Event::Timeout), 3);
+}
+
+/// A route whose attempts have a second, and requests ten.
+const ATTEMPTS: &str = "timeout = \"10s\"\nretry = { times = 1, attempt_timeout = \"1s\" }";
+
+#[test]
+fn the_time_of_an_attempt_does_not_run_while_the_client_sends() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], ATTEMPTS);
+    let mut client = fixture.send(HALF);
+    let mut server = back.accept();
+    server.head();
+    assert_eq!(server.bytes(4), "half");
+    for byte in ["h", "a", "l", "v", "e", "s"] {
+        fixture.clock.advance(Duration::from_millis(1100));
+        client.write(byte);
+        assert_eq!(server.bytes(1), byte);
+    }
+    // From the last byte on it is the server's time.
+    pass(&fixture, &back);
+    fixture.clock.advance(Duration::from_millis(900));
+    pass(&fixture, &back);
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+    assert_eq!(fixture.total(Event::Timeout), 0);
+}
+
+#[test]
+fn the_time_of_an_attempt_begins_anew_with_the_last_byte_of_the_body() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], ATTEMPTS);
+    let mut client = fixture.send(HALF);
+    let mut server = back.accept();
+    server.head();
+    assert_eq!(server.bytes(4), "half");
+    fixture.clock.advance(Duration::from_millis(2500));
+    client.write("halves");
+    assert_eq!(server.bytes(6), "halves");
+    pass(&fixture, &back);
+    fixture.clock.advance(Duration::from_millis(1100));
+    let response = client.message();
+    assert_eq!(response.status(), "504");
+    assert_eq!(response.field("tidegate-failed"), Some("timeout shop"));
+    assert_eq!(server.rest(), "");
+    fixture.wait_idle();
+    assert_eq!(fixture.total(Event::Timeout), 1, "the server was late");
+    assert!(back.is_quiet(), "a body that was read is not sent again");
+}
+
+#[test]
+fn a_client_that_never_ends_its_body_has_the_time_of_the_route() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], ATTEMPTS);
+    let mut client = fixture.send(HALF);
+    let mut server = back.accept();
+    server.head();
+    assert_eq!(server.bytes(4), "half");
+    for _ in 0..9 {
+        fixture.clock.advance(Duration::from_millis(1100));
+        pass(&fixture, &back);
+    }
+    assert_eq!(fixture.active(), 1);
+    fixture.clock.advance(Duration::from_millis(1100));
+    assert_eq!(client.message().status(), "408");
+    assert_eq!(server.rest(), "");
+    fixture.wait_idle();
+    assert_eq!(fixture.total(Event::Timeout), 0);
 }

@@ -7,12 +7,21 @@ fn a_redirect_names_the_new_place() {
     let fixture = Fixture::new(
         "[route.old]\npath = \"/shop/*\"\nredirect = { to = \"https://new.example{path}\", status = 307 }\n",
     );
-    let response = fixture.send(&GET.replace("/a", "/shop/1?x=y")).message();
-    assert_eq!(response.status(), "307");
-    assert_eq!(
-        response.field("location"),
-        Some("https://new.example/shop/1?x=y")
-    );
+    for target in ["/shop/1?x=y", "/shop/a|b?x={y}|`\\"] {
+        let response = fixture.send(&GET.replace("/a", target)).message();
+        assert_eq!(response.status(), "307");
+        let expected = format!("https://new.example{target}");
+        assert_eq!(response.field("location"), Some(expected.as_str()));
+    }
+}
+
+#[test]
+fn the_path_of_a_request_is_not_the_host_of_a_redirect() {
+    let fixture = Fixture::new("[route.old]\nredirect = \"{path}/\"\n");
+    for path in ["//evil.example", "/.//evil.example", "/x/..//evil.example"] {
+        let response = fixture.send(&GET.replace("/a", path)).message();
+        assert_eq!(response.field("location"), Some("/evil.example/"), "{path}");
+    }
 }
 
 #[test]
@@ -50,7 +59,12 @@ fn files_of_a_directory_are_sent_and_no_others() {
 fn files_see_the_normal_path_as_routes_do() {
     let root = std::env::temp_dir().join(format!("tidegate-normal-{}", std::process::id()));
     std::fs::create_dir_all(root.join("sub/deep")).unwrap();
-    for (name, content) in [("a.txt", "a"), ("sub/index.html", "i"), ("sub/b.txt", "b")] {
+    for (name, content) in [
+        ("a.txt", "a"),
+        ("sub/index.html", "i"),
+        ("sub/b.txt", "b"),
+        ("c|d", "c"),
+    ] {
         std::fs::write(root.join(name), content).unwrap();
     }
     let fixture = Fixture::new(&format!(
@@ -68,6 +82,9 @@ fn files_see_the_normal_path_as_routes_do() {
         ("/f/sub?q", "301 /f/sub/?q"),
         ("/f/./sub", "301 /f/sub/"),
         ("/f", "301 /f/"),
+        ("/f/c|d?{}", "200 c"),
+        ("/f/c%7Cd", "200 c"),
+        ("/f/sub?a|b\\", "301 /f/sub/?a|b\\"),
         ("/x/any/a.txt", "200 a"),
         ("/x/any/sub/b.txt", "200 b"),
         ("/x/any/sub", "301 /x/any/sub/"),

@@ -4,7 +4,7 @@ use crate::operation::World;
 use crate::*;
 
 /// Returns a value of a line.
-fn value<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn value<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = line.split_once(&format!("\"{name}\":"))?;
     let text = rest.strip_prefix('"');
     let end = text.map_or(rest.find([',', '}']), |text| text.find('"'))?;
@@ -53,6 +53,30 @@ fn a_line_has_the_times_the_server_and_the_outcome() {
     assert!(!lines[0].contains("marker"), "{}", lines[0]);
     assert_eq!(value(&lines[0], "reason"), None);
     assert_eq!(value(&lines[0], "cut"), None);
+}
+
+#[test]
+fn a_response_without_content_has_sent_nothing() {
+    let back = Upstream::new();
+    let world = World::with_route(&[&back], "");
+    let mut client = world.send(GET);
+    let mut server = back.accept();
+    // At once, and in pieces.
+    let head = "HTTP/1.1 205 Reset Content\r\nContent-Length: 3\r\n\r\n";
+    server.serve(&format!("{head}abc"));
+    assert_eq!(client.message().field("content-length"), Some("0"));
+    client.write(GET);
+    server.serve(head);
+    assert_eq!(client.message().field("content-length"), Some("0"));
+    server.write("abc");
+    // Nothing of it is between the responses.
+    client.write(GET);
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+    let lines = world.lines(3);
+    for (line, status, sent) in [(0, "205", "0"), (1, "205", "0"), (2, "200", "2")] {
+        has(&lines[line], &[("status", status), ("sent", sent)]);
+    }
 }
 
 #[test]
@@ -195,6 +219,48 @@ fn further_attempts_and_fallbacks_are_in_the_line() {
             ("fallback", "true"),
         ],
     );
+}
+
+#[test]
+fn the_response_of_a_fallback_has_the_reason_that_its_client_got() {
+    let (back, other) = (Upstream::new(), Upstream::new());
+    let text = route(&[&back], "fallback = { upstream = \"other\" }");
+    let text = format!(
+        "{text}[upstream.other]\nservers = \"{}\"\n",
+        other.address()
+    );
+    let world = World::new(&text);
+    let mut client = world.send(GET);
+    back.accept().message();
+    let mut spare = other.accept();
+    spare.serve(OK);
+    let response = client.message();
+    assert_eq!(response.field("tidegate-failed"), Some("closed shop"));
+    let lines = world.lines(1);
+    let expected = [
+        ("status", "200"),
+        ("upstream", "other"),
+        ("server", &other.address()),
+        ("outcome", "failed"),
+        ("reason", "closed"),
+        ("fallback", "true"),
+    ];
+    has(&lines[0], &expected);
+    // Whole or in pieces.
+    client.write(GET);
+    back.accept().message();
+    spare.serve("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha");
+    client.head();
+    assert_eq!(client.bytes(2), "ha");
+    spare.write("lf");
+    assert_eq!(client.bytes(2), "lf");
+    has(
+        &world.lines(2)[1],
+        &[("outcome", "failed"), ("reason", "closed")],
+    );
+    let metrics = world.get("/metrics").body;
+    let line = "tidegate_route_problems_total{route=\"shop\",reason=\"closed\"} 2";
+    assert!(metrics.contains(line), "{metrics}");
 }
 
 #[test]

@@ -2,24 +2,35 @@
 //! clock.
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
+mod counts;
 mod ends;
 mod fails;
+mod fallbacks;
 mod faults;
 mod health;
+mod identity;
+mod interim;
 mod late;
 mod loaded;
 mod local;
 mod logs;
+mod moves;
 mod names;
 mod operates;
 mod operation;
 mod passes;
+mod probes;
 mod process;
+mod properties;
 mod refuses;
 mod reloads;
+mod repeats;
 mod retries;
 mod secrets;
 mod secure;
+mod servers;
+mod stale;
+mod starved;
 mod storm;
 mod trust;
 mod tunnels;
@@ -29,6 +40,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tidegate::ManualClock;
 use tidegate::isolate::{Event, Isolation};
 use tidegate::net::NetGroup;
@@ -68,6 +80,7 @@ struct Fixture {
     gateway: Gateway,
     isolation: Isolation,
     clock: ManualClock,
+    group: NetGroup,
 }
 
 impl Fixture {
@@ -84,6 +97,7 @@ impl Fixture {
             gateway,
             isolation,
             clock,
+            group,
         }
     }
 
@@ -122,6 +136,21 @@ impl Fixture {
             .sum()
     }
 
+    /// Does `work` while the loop is busy, so that the loop finds all that has come in one turn, in
+    /// this order.
+    fn in_one_turn(&self, work: impl FnOnce()) {
+        let (free, busy) = std::sync::mpsc::channel::<()>();
+        let (begun, begins) = std::sync::mpsc::channel::<()>();
+        let task = self.group.loops().next().submit(move || {
+            drop(begun);
+            let _ = busy.recv();
+        });
+        let _ = begins.recv();
+        work();
+        drop(free);
+        task.unwrap().wait().unwrap();
+    }
+
     /// Waits until every request has given its permit back.
     fn wait_idle(&self) {
         tidegate_testkit::until("no request is in flight", || self.active() == 0);
@@ -154,15 +183,32 @@ impl Upstream {
     }
 
     fn accept(&self) -> Peer {
+        let mut ready = [PollFd::new(&self.0, PollFlags::IN)];
+        let patience = Timespec::try_from(PATIENCE).unwrap();
+        let came = poll(&mut ready, Some(&patience)).unwrap();
+        assert_eq!(came, 1, "nobody connects");
         Peer::new(self.0.accept().unwrap().0)
+    }
+
+    /// Accepts a connection if one waits.
+    fn try_accept(&self) -> Option<Peer> {
+        self.0.set_nonblocking(true).unwrap();
+        let accepted = self.0.accept();
+        self.0.set_nonblocking(false).unwrap();
+        let (stream, _) = accepted.ok()?;
+        stream.set_nonblocking(false).unwrap();
+        Some(Peer::new(stream))
+    }
+
+    /// Stops listening. As long as a connection of it lives, no other test gets its port.
+    fn stop(self) -> (TcpStream, Peer) {
+        let held = TcpStream::connect(self.address()).unwrap();
+        (held, self.accept())
     }
 
     /// Returns `true` if no connection waits to be accepted.
     fn is_quiet(&self) -> bool {
-        self.0.set_nonblocking(true).unwrap();
-        let quiet = self.0.accept().is_err();
-        self.0.set_nonblocking(false).unwrap();
-        quiet
+        self.try_accept().is_none()
     }
 }
 

@@ -33,14 +33,18 @@ fn two_servers() -> (Upstream, Upstream) {
 fn text(port: u16, settings: &str) -> String {
     operated(&format!(
         "[upstream.back]\nservers = \"shop.test:{port}\"\nbalance = \"round_robin\"\n\
-         resolve_every = \"10s\"\n{settings}\n[route.shop]\nupstream = \"back\"\n"
+         resolve_every = \"10s\"\n{settings}\n[route.shop]\nupstream = \"back\"\ntimeout = false\n"
     ))
 }
 
 impl Named {
     fn new() -> Self {
+        Self::with(true, |one, _| text(address(one).port(), ""))
+    }
+
+    /// Makes a gateway with this configuration. The name stands for both servers, or is not found.
+    fn with(found: bool, text: impl Fn(&Upstream, &Upstream) -> String) -> Self {
         let (one, two) = two_servers();
-        let port = one.0.local_addr().unwrap().port();
         let answer = Answer::default();
         let own = Arc::clone(&answer);
         let resolver = Resolver::new(move |host, _| {
@@ -50,8 +54,8 @@ impl Named {
                 None => Completion::failed(Failure::new("no such name")),
             }
         });
-        *answer.lock().unwrap() = Some(vec![address(&one), address(&two)]);
-        let world = World::with_resolver(text(port, ""), resolver);
+        *answer.lock().unwrap() = found.then(|| vec![address(&one), address(&two)]);
+        let world = World::with_resolver(text(&one, &two), resolver);
         Self {
             one,
             two,
@@ -164,6 +168,65 @@ fn a_drained_name_stays_drained_with_new_addresses() {
 }
 
 #[test]
+fn requests_in_flight_count_after_the_name_has_got_another_address() {
+    let named = Named::new();
+    let Named { one, world, .. } = &named;
+    named.change(Some(vec![address(one)]), ": 127.0.0.1");
+    let port = address(one).port();
+    let reload = |settings: &str| {
+        world.files.write("/tidegate.toml", &text(port, settings));
+        world.operation.reload("test").unwrap();
+    };
+    reload("max_in_flight = 1");
+    let is_refused = || {
+        let refused = world.send(GET).message();
+        assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
+    };
+    let mut client = world.send(GET);
+    let mut server = one.accept();
+    server.message();
+    is_refused();
+    // Another way to the same server.
+    let six = SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), port);
+    named.change(Some(vec![address(one), six]), ": 127.0.0.1, ::1");
+    is_refused();
+    reload("max_in_flight = 1\nidle = \"7s\"");
+    is_refused();
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+    assert_eq!(server.rest(), "", "new requests get other connections");
+    named.reaches(&[one, one]);
+}
+
+/// Requests that have begun keep the old settings for long.
+#[test]
+fn old_settings_look_up_no_names() {
+    let named = Named::new();
+    let Named {
+        one, two, world, ..
+    } = &named;
+    named.change(Some(vec![address(one)]), ": 127.0.0.1");
+    let mut client = world.send(GET);
+    let mut server = one.accept();
+    server.message();
+    let port = address(one).port();
+    let new = text(port, "max_in_flight = 9");
+    world.files.write("/tidegate.toml", &new);
+    world.operation.reload("test").unwrap();
+    let changes = || world.parts.reports.events.latest();
+    let before = changes().len();
+    named.change(Some(vec![address(two)]), ": 127.0.0.2");
+    // More than one time between two lookups of the old ones.
+    for _ in 0..30 {
+        world.clock.advance(Duration::from_secs(1));
+    }
+    named.reaches(&[two]);
+    assert_eq!(changes().len(), before + 1, "{:?}", changes());
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
 fn a_lookup_that_hangs_delays_neither_the_start_nor_other_upstreams() {
     let back = Upstream::new();
     let (never, hangs) = promise::<Vec<SocketAddr>>();
@@ -186,4 +249,88 @@ fn a_lookup_that_hangs_delays_neither_the_start_nor_other_upstreams() {
     }
     assert_eq!(world.get("/api/snapshot").status(), "200");
     drop(never);
+}
+
+/// Returns a configuration with the name, and with a server beside it.
+fn beside(named: u16, other: &Upstream) -> String {
+    let servers = format!("[\"shop.test:{named}\", \"{}\"]", address(other));
+    text(named, "").replace(&format!("\"shop.test:{named}\""), &servers)
+}
+
+#[test]
+fn a_name_that_was_never_found_is_no_server_until_it_is_found() {
+    let named = Named::with(false, |one, two| beside(address(one).port(), two));
+    let Named {
+        one, two, world, ..
+    } = &named;
+    assert!(world.last_change().1.ends_with("the name is not found"));
+    named.reaches(&[two, two, two, two]);
+    let port = address(one).port();
+    let snapshot = world.get("/api/snapshot").body;
+    let server = format!("\"address\":\"shop.test:{port}\"");
+    let shown = snapshot.split_once(&server).expect("it is shown").1;
+    let state = "\"up\":false,\"draining\":false,\"found\":false";
+    assert!(shown.split('}').next().unwrap().contains(state), "{shown}");
+    let metrics = world.get("/metrics").body;
+    let up = format!("tidegate_upstream_up{{upstream=\"back\",server=\"shop.test:{port}\"}} 0");
+    assert!(metrics.contains(&up), "{metrics}");
+    named.change(Some(vec![address(one)]), ": 127.0.0.1");
+    named.reaches(&[one, two, one, two]);
+}
+
+#[test]
+fn requests_are_refused_if_the_only_name_was_never_found() {
+    let named = Named::with(false, |one, _| text(address(one).port(), ""));
+    let Named {
+        one, two, world, ..
+    } = &named;
+    let is_refused = || {
+        let refused = world.send(GET).message();
+        assert_eq!(refused.status(), "503");
+        assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
+    };
+    is_refused();
+    // Other settings, and still no address.
+    let settings = text(address(one).port(), "idle = \"7s\"");
+    world.files.write("/tidegate.toml", &settings);
+    world.operation.reload("test").unwrap();
+    is_refused();
+    named.change(Some(vec![address(two)]), ": 127.0.0.2");
+    named.reaches(&[two, two]);
+}
+
+#[test]
+fn a_first_lookup_that_hangs_delays_no_request_that_another_server_takes() {
+    let (one, two) = two_servers();
+    let (found, hangs) = promise::<Vec<SocketAddr>>();
+    let hangs = Mutex::new(Some(hangs));
+    let resolver = Resolver::new(move |_, _| {
+        let first = hangs.lock().unwrap().take();
+        first.unwrap_or_else(|| Completion::failed(Failure::new("no such name")))
+    });
+    let port = address(&one).port();
+    let world = World::with_resolver(beside(port, &two), resolver);
+    let reaches = |server: &Upstream| {
+        let mut client = world.send(GET);
+        server.accept().serve(OK_CLOSE);
+        assert_eq!(client.message().body, "ok");
+    };
+    (0..4).for_each(|_| reaches(&two));
+    // After `connect_timeout`, nothing waits for it.
+    tidegate_testkit::until("the lookup takes too long", || {
+        world.clock.advance(Duration::from_secs(1));
+        let changes = world.parts.reports.events.latest();
+        format!("{changes:?}").contains("the name is not found in time")
+    });
+    let order = |order: &str| {
+        let line = format!("POST /api/servers/back/{}/{order}", address(&two));
+        assert_eq!(world.change(&line, "").status(), "200");
+    };
+    order("drain");
+    let refused = world.send(GET).message();
+    assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
+    assert!(found.succeed(vec![address(&one)]).is_ok());
+    reaches(&one);
+    order("resume");
+    assert!(two.is_quiet());
 }

@@ -99,6 +99,34 @@ fn a_file_without_a_listener_closes_none() {
     assert_eq!(world.operation.addresses().len(), 2);
 }
 
+/// As when a file was cut behind its listeners.
+#[test]
+fn a_file_without_a_route_removes_none() {
+    let world = World::new("[route.r]\nrespond = 200\n");
+    world.files.write("/tidegate.toml", &operated(""));
+    let why = world.operation.reload("file change").unwrap_err();
+    assert!(why.starts_with("no route is left: "), "{why}");
+    let refused = world.change("POST /api/reload", "");
+    assert_eq!(refused.status(), "422", "{refused:?}");
+    assert_eq!(world.send(GET).message().status(), "200");
+    // The last route may be another one.
+    let none = operated("[route.none]\nrespond = 404\n");
+    world.files.write("/tidegate.toml", &none);
+    world.operation.reload("file change").unwrap();
+    assert_eq!(world.send(GET).message().status(), "404");
+}
+
+#[test]
+fn a_gateway_without_routes_gets_its_first_ones_by_a_reload() {
+    let world = World::new("");
+    assert_eq!(world.send(GET).message().status(), "404");
+    world.operation.reload("SIGHUP").unwrap();
+    let first = operated("[route.r]\nrespond = 200\n");
+    world.files.write("/tidegate.toml", &first);
+    world.operation.reload("SIGHUP").unwrap();
+    assert_eq!(world.send(GET).message().status(), "200");
+}
+
 #[test]
 fn tokens_change_with_a_reload_and_the_address_with_the_next_start() {
     let world = World::new("[route.r]\nrespond = 200\n");

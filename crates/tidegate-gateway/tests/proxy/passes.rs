@@ -83,6 +83,106 @@ fn a_request_and_its_response_pass_with_the_fields_of_a_proxy() {
 }
 
 #[test]
+fn a_server_does_not_speak_for_the_gateway() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(GET);
+    back.accept().serve(
+        "HTTP/1.1 503 Service Unavailable\r\nTransfer-Encoding: chunked\r\n\
+         Tidegate-Refused: limit shop\r\ntidegate-failed: timeout shop\r\nRetry-After: 7\r\n\r\n\
+         0\r\nTidegate-Failed: closed shop\r\nChecksum: 1\r\n\r\n",
+    );
+    let head = client.head();
+    assert_eq!(field(&head, "retry-after"), Some("7"));
+    assert!(!head.to_ascii_lowercase().contains("tidegate-"), "{head}");
+    let end = "0\r\nChecksum: 1\r\n\r\n";
+    assert_eq!(client.bytes(end.len()), end);
+}
+
+#[test]
+fn another_spelling_of_a_forwarded_field_does_not_reach_a_server() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(
+        "GET /a HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 6.6.6.6\r\nx_real-ip: 6.6.6.6\r\n\
+         X_Request_Id: 6\r\nUser_Name: me\r\n\r\n",
+    );
+    let request = back.accept().serve(OK);
+    assert!(!request.head.contains("6.6.6.6"), "{}", request.head);
+    assert_eq!(request.field("x_request_id"), None);
+    assert_eq!(request.field("user_name"), Some("me"));
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn a_request_is_passed_on_as_often_as_it_says() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "limit = 1");
+    let ask = |method: &str, hops: &str| {
+        format!("{method} /a HTTP/1.1\r\nHost: a\r\nMax-Forwards: {hops}\r\n\r\n")
+    };
+    let mut client = fixture.client();
+    let mut server = None;
+    let rows = [
+        ("OPTIONS", "5", "4"),
+        ("TRACE", "1", "0"),
+        ("OPTIONS", "none", "none"),
+        ("GET", "0", "0"),
+        ("GET", "5", "5"),
+    ];
+    for (method, hops, passed) in rows {
+        client.write(&ask(method, hops));
+        let server = server.get_or_insert_with(|| back.accept());
+        let request = server.message();
+        assert_eq!(request.field("max-forwards"), Some(passed), "{method}");
+        server.write(OK);
+        assert_eq!(client.message().body, "ok");
+    }
+    // The gateway itself responds, also while the route has no permit.
+    client.write(GET);
+    let server = server.as_mut().unwrap();
+    server.message();
+    for (method, status) in [("OPTIONS", "200"), ("TRACE", "501")] {
+        let secret = "Cookie: marker\r\n\r\n";
+        let request = ask(method, "0").replacen("\r\n\r\n", &format!("\r\n{secret}"), 1);
+        let response = fixture.send(&request).message();
+        assert_eq!(response.status(), status, "{method}");
+        assert!(!response.body.contains("marker"), "{method}");
+        assert!(response.field("x-request-id").is_some(), "{method}");
+    }
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+    assert!(back.is_quiet());
+}
+
+#[test]
+fn a_target_passes_as_a_browser_sends_it() {
+    let back = Upstream::new();
+    let settings = "path = \"/p/*\"\nrewrite = { path = \"/q/{rest}\" }";
+    let fixture = Fixture::with_route(&[&back], settings);
+    let mut client = fixture.client();
+    let mut server = None;
+    for target in [
+        "/a|b^?family=Roboto|Open+Sans",
+        "/{x}?filter={a}^`\\d",
+        "/%7C/./?|",
+    ] {
+        client.write(&GET.replace("/a", &format!("/p{target}")));
+        let server = server.get_or_insert_with(|| back.accept());
+        let expected = target.replace("/./", "/");
+        assert_eq!(
+            server.serve(OK).line(),
+            format!("GET /q{expected} HTTP/1.1")
+        );
+        assert_eq!(client.message().status(), "200");
+    }
+    for target in ["/\\", "/?<", "/?\"", "/`", "/\u{e4}", "/?\u{e4}"] {
+        let response = fixture.send(&GET.replace("/a", &format!("/p{target}")));
+        assert_eq!({ response }.message().status(), "400", "{target}");
+    }
+}
+
+#[test]
 fn connections_of_both_sides_are_used_again() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], "");

@@ -123,7 +123,7 @@ fn text(back: &Upstream, drain: &str) -> String {
 fn a_server_that_cannot_be_reached_is_reported_with_the_cause() {
     let gone = Upstream::new();
     let text = text(&gone, "");
-    drop(gone);
+    let _port = gone.stop();
     let mut program = Program::start("unreachable", &text);
     let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
     client.write(GET);
@@ -132,6 +132,44 @@ fn a_server_that_cannot_be_reached_is_reported_with_the_cause() {
     assert!(response.field("x-request-id").is_some(), "{response:?}");
     let report = program.any_line();
     let is_there = report.contains("upstream.back: ") && report.contains("refused");
+    assert!(is_there, "{report}");
+}
+
+/// The client leaves and the server agrees to another protocol in one turn of the loop.
+#[test]
+fn what_comes_for_a_request_that_has_ended_is_not_reported() {
+    let back = Upstream::new();
+    let text = format!("{}tunnel = {{}}\n", text(&back, ""));
+    let mut program = Program::start("ended", &text);
+    let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
+    client.write("GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+    let mut server = back.accept();
+    server.message();
+    program.signal("STOP");
+    drop(client);
+    server.write("HTTP/1.1 101 Other\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+    program.signal("CONT");
+    assert_eq!(server.rest(), "");
+    let said = program.end();
+    assert!(!said.contains("changed the protocol"), "{said}");
+}
+
+#[test]
+fn a_change_to_no_protocol_is_reported_as_such() {
+    let back = Upstream::new();
+    let mut program = Program::start(
+        "unnamed",
+        &text(&back, "").replace("[route.shop]\n", "[route.shop]\ntunnel = {}\n"),
+    );
+    let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
+    client.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+    back.accept()
+        .serve("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n");
+    let response = client.message();
+    assert_eq!(response.field("tidegate-failed"), Some("bad_response shop"));
+    let report = program.any_line();
+    let is_there =
+        report.contains("upstream.back: ") && report.contains("without a field `Upgrade`");
     assert!(is_there, "{report}");
 }
 

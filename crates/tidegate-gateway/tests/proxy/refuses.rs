@@ -62,6 +62,32 @@ fn a_request_waits_in_the_queue_of_its_route_for_a_limited_time() {
 }
 
 #[test]
+fn a_request_that_waits_is_refused_when_the_breaker_opens() {
+    let back = Upstream::new();
+    let settings = "limit = 1\nqueue = { max = 1, wait = \"20s\" }\nbreaker = { volume = 1 }";
+    let fixture = Fixture::with_route(&[&back], settings);
+    let mut first = fixture.send(GET);
+    let mut server = back.accept();
+    server.serve("HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(first.message().status(), "500");
+    first.write(GET);
+    server.message();
+    let mut second = fixture.send(GET);
+    tidegate_testkit::until("the second one waits", || {
+        fixture.isolation.snapshots()[0].waiting == 1
+    });
+    // A window is judged when one of its buckets closes.
+    fixture.clock.advance(Duration::from_secs(1));
+    server.write(OK_CLOSE);
+    assert_eq!(first.message().body, "ok");
+    let refused = second.message();
+    assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+    assert_eq!(server.rest(), "");
+    assert!(back.is_quiet());
+    fixture.wait_idle();
+}
+
+#[test]
 fn an_open_breaker_refuses_and_says_when_to_come_back() {
     let back = Upstream::new();
     let settings = "breaker = { error_rate = 50, volume = 2, sleep = \"5s\" }";

@@ -70,6 +70,37 @@ fn a_command_takes_over_its_new_limit() {
     }
 }
 
+/// Sends a request that its server gets so many times, and to which it never responds.
+fn fail(fixture: &Fixture, back: &Upstream, times: usize) {
+    let mut client = fixture.send(GET);
+    for _ in 0..times {
+        back.accept().message();
+    }
+    assert_eq!(client.message().status(), "502");
+    assert!(back.is_quiet());
+}
+
+#[test]
+fn a_reload_does_not_fill_the_budget_of_retries() {
+    let back = Upstream::new();
+    let with = |retry: &str| route(&[&back], &format!("retry = {{ {retry} }}"));
+    let share = "times = 1, budget = 0.01";
+    let fixture = Fixture::new(&with(share));
+    // What a route may repeat from the start.
+    for _ in 0..3 {
+        fail(&fixture, &back, 2);
+    }
+    fail(&fixture, &back, 1);
+    for retry in [share, "times = 2, budget = 0.01"] {
+        fixture.gateway.reload(config(&with(retry))).unwrap();
+        fail(&fixture, &back, 1);
+    }
+    // Another share is another budget.
+    let retry = "times = 1, budget = 0.02";
+    fixture.gateway.reload(config(&with(retry))).unwrap();
+    fail(&fixture, &back, 2);
+}
+
 #[test]
 fn removed_routes_free_their_commands() {
     let back = Upstream::new();

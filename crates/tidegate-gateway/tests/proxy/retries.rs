@@ -6,7 +6,7 @@ use crate::*;
 fn a_request_that_was_never_sent_goes_to_another_server() {
     let (gone, back) = (Upstream::new(), Upstream::new());
     let fixture = Fixture::with_route(&[&gone, &back], "retry = 1");
-    drop(gone);
+    let _port = gone.stop();
     for _ in 0..4 {
         // Also with a body: nothing of it was read.
         let request = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab";
@@ -103,6 +103,7 @@ fn a_pause_comes_before_the_next_attempt() {
     back.accept().message();
     fixture.wait_idle();
     assert!(back.is_quiet());
+    pass(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(600));
     back.accept().serve(OK);
     assert_eq!(client.message().body, "ok");
@@ -163,6 +164,50 @@ fn a_reused_connection_that_the_server_closes_now_is_replaced_without_retries() 
     fixture.wait_idle();
 }
 
+/// Makes `count` connections to the server, which are idle afterwards. The one that the next request
+/// uses is the last. Returns them and a client.
+fn idle(fixture: &Fixture, back: &Upstream, count: usize) -> (Peer, Vec<Peer>) {
+    let mut pairs: Vec<_> = (0..count)
+        .map(|_| {
+            let client = fixture.send(GET);
+            let mut server = back.accept();
+            server.message();
+            (client, server)
+        })
+        .collect();
+    for (client, server) in &mut pairs {
+        server.write(OK);
+        assert_eq!(client.message().body, "ok");
+    }
+    let (mut clients, servers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    (clients.remove(0), servers)
+}
+
+#[test]
+fn a_connection_is_replaced_once_by_a_new_one() {
+    for ends in [OK_CLOSE, ""] {
+        let back = Upstream::new();
+        let fixture = Fixture::with_route(&[&back], "");
+        let (mut client, mut servers) = idle(&fixture, &back, 3);
+        client.write(GET);
+        let mut last = servers.pop().unwrap();
+        last.message();
+        drop(last);
+        back.accept().serve(ends);
+        let is_served = !ends.is_empty();
+        let status = client.message().status().to_owned();
+        assert_eq!(status, if is_served { "200" } else { "502" });
+        fixture.wait_idle();
+        assert_eq!(fixture.total(Event::Failure), u64::from(!is_served));
+        assert!(back.is_quiet());
+        // Nothing was sent on the others.
+        client.write(&GET.replace("/a", "/b"));
+        let next = servers.pop().unwrap().serve(OK);
+        assert_eq!(next.line(), "GET /b HTTP/1.1");
+        assert_eq!(client.message().body, "ok");
+    }
+}
+
 #[test]
 fn a_new_connection_that_the_server_closes_is_not_replaced_without_retries() {
     let back = Upstream::new();
@@ -196,7 +241,92 @@ fn nothing_is_repeated_after_a_part_of_a_response() {
         let fixture = Fixture::with_route(&[&back], "retry = { times = 3, budget = 1 }");
         let mut client = fixture.send(GET);
         back.accept().serve(part);
+        if part.contains(" 103 ") {
+            assert_eq!(client.head(), part);
+        }
         assert_eq!(client.message().status(), "502", "{part:?}");
         assert!(back.is_quiet(), "{part:?}");
     }
+}
+
+/// Sends a request that is served, on connections of its own: the loop has done all that was before.
+fn pass(fixture: &Fixture, back: &Upstream) {
+    let mut client = fixture.send(&GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+    back.accept().serve(OK_CLOSE);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn nothing_is_repeated_after_a_part_of_a_response_and_the_time_of_the_attempt() {
+    let parts = [
+        "HTTP/1.1 200 OK\r\nConte",
+        "HTTP/1.1 103 Early Hints\r\n\r\n",
+        "H",
+    ];
+    for part in parts {
+        let back = Upstream::new();
+        let settings = "retry = { times = 3, budget = 1, attempt_timeout = \"1s\" }";
+        let fixture = Fixture::with_route(&[&back], settings);
+        let mut client = fixture.send(GET);
+        let mut server = back.accept();
+        server.serve(part);
+        pass(&fixture, &back);
+        fixture.clock.advance(Duration::from_millis(1100));
+        let mut head = client.head();
+        while head.starts_with("HTTP/1.1 103 ") {
+            head = client.head();
+        }
+        assert!(head.starts_with("HTTP/1.1 504 "), "{part:?}: {head}");
+        assert_eq!(server.rest(), "");
+        assert!(back.is_quiet(), "{part:?}");
+    }
+}
+
+#[test]
+fn an_attempt_gets_what_the_one_before_has_held() {
+    let rows = [("limit = 1", ""), ("limit = 9", "max_in_flight = 1\n")];
+    for (limit, places) in rows {
+        for pause in ["0s", "500ms"] {
+            let back = Upstream::new();
+            let settings = format!(
+                "{limit}\ntimeout = \"9s\"\n\
+                 retry = {{ times = 1, budget = 1, attempt_timeout = \"1s\", pause = \"{pause}\" }}"
+            );
+            let text = route(&[&back], &settings).replace("balance", &format!("{places}balance"));
+            let fixture = Fixture::new(&text);
+            let mut client = fixture.send(GET);
+            let mut silent = back.accept();
+            silent.message();
+            fixture.clock.advance(Duration::from_millis(1100));
+            assert_eq!(silent.rest(), "");
+            if pause != "0s" {
+                fixture.wait_idle();
+                pass(&fixture, &back);
+                fixture.clock.advance(Duration::from_millis(600));
+            }
+            back.accept().serve(OK_CLOSE);
+            assert_eq!(client.message().body, "ok", "{limit} {places}");
+            fixture.wait_idle();
+            assert_eq!(fixture.total(Event::PermitsRejected), 0);
+            assert_eq!(fixture.total(Event::Timeout), 1, "{limit} {places}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_leaves_at_the_end_of_an_attempt_gets_no_further_one() {
+    let back = Upstream::new();
+    let settings = "limit = 1\nretry = { times = 2, attempt_timeout = \"1s\", pause = \"1s\" }";
+    let fixture = Fixture::with_route(&[&back], settings);
+    let client = fixture.send(GET);
+    let mut silent = back.accept();
+    silent.message();
+    fixture.clock.advance(Duration::from_millis(1100));
+    assert_eq!(silent.rest(), "");
+    fixture.wait_idle();
+    drop(client);
+    pass(&fixture, &back);
+    fixture.clock.advance(Duration::from_secs(3));
+    pass(&fixture, &back);
+    assert!(back.is_quiet());
 }

@@ -6,13 +6,13 @@ use tidegate::metrics::{Collect, Metric, MetricVisitor};
 
 use crate::*;
 
-const ASK: &str = "GET /live HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+pub(crate) const ASK: &str = "GET /live HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                    Sec-WebSocket-Key: x\r\n\r\n";
 const ACCEPT: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
                       Upgrade: websocket\r\nSec-WebSocket-Accept: y\r\n\r\n";
 
 /// Opens a tunnel. Returns both ends.
-fn open(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
+pub(crate) fn open(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
     open_on(fixture.client(), back)
 }
 
@@ -254,7 +254,7 @@ fn connect_opens_a_tunnel_to_a_server_of_the_upstream_where_it_is_allowed() {
 fn connect_to_a_server_that_is_gone_is_a_failure() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], &connects("max = 5"));
-    drop(back);
+    let _port = back.stop();
     let failed = fixture.send(CONNECT).message();
     assert_eq!(failed.status(), "502");
     assert_eq!(failed.field("tidegate-failed"), Some("connect shop"));

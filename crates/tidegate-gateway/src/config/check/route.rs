@@ -96,12 +96,16 @@ impl Checks<'_> {
 
     pub(super) fn limit(&mut self, route: &Named<Route>) {
         let limit = &route.value.limit;
-        let in_order = limit.min <= limit.initial && limit.initial <= limit.max;
-        let by_default = limit.initial > limit.max && {
-            let path = format!("route.{}.limit.initial", route.name);
-            self.is_default(&path)
+        if limit.kind != LimitKind::Adaptive {
+            return;
+        }
+        let path = format!("route.{}.limit.initial", route.name);
+        // A default is lowered to `max`.
+        let initial = match limit.initial > limit.max && self.is_default(&path) {
+            true => limit.max,
+            false => limit.initial,
         };
-        if limit.kind == LimitKind::Adaptive && !in_order && !by_default {
+        if limit.min > initial || initial > limit.max {
             let what = "`min`, `initial` and `max` are not in order";
             self.add(
                 "route",
@@ -111,6 +115,19 @@ impl Checks<'_> {
                 "`min` ≤ `initial` ≤ `max`",
             );
         }
+    }
+
+    /// A route does not raise the limit of a listener, which is checked first.
+    pub(super) fn body(&mut self, route: &Named<Route>) {
+        if !self.config.stops_body_of(&route.value) {
+            return;
+        }
+        let path = format!("route.{}.body", route.name);
+        let at = self.place(&path, route.at);
+        let what = "no such body arrives: `limits.body` of each listener is smaller";
+        let mistake = Mistake::new(at, path, what).warning();
+        let expected = "at most `limits.body` of a listener";
+        self.mistakes.add(mistake.expected(expected));
     }
 
     pub(super) fn ties(&mut self, ties: &[Tie]) {

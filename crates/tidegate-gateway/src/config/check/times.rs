@@ -21,7 +21,9 @@ impl Checks<'_> {
         if let Some(tunnel) = &route.value.tunnel {
             self.positive("route", route, &[("tunnel.idle", tunnel.idle)]);
         }
-        let Some(timeout) = route.value.timeout else {
+        self.fallback(route);
+        let (Some(timeout), Some(attempts)) = (route.value.timeout, route.value.attempts_time())
+        else {
             return;
         };
         if timeout.is_zero() {
@@ -53,16 +55,50 @@ impl Checks<'_> {
             ),
         ];
         for (key, part) in parts {
-            if part.is_some_and(|part| part >= timeout) {
+            if part.is_some_and(|part| part >= attempts) {
                 self.too_long(route, &format!("route.{}.{key}", route.name));
             }
         }
         if let Some(upstream) = upstream
-            && upstream.value.connect_timeout >= timeout
+            && upstream.value.connect_timeout >= attempts
         {
             let path = format!("upstream.{}.connect_timeout", upstream.name);
             self.too_long(route, &path);
         }
+    }
+
+    /// The time of a fallback is a part of the timeout, and leaves some of it. Only that of another
+    /// upstream has a time and a limit.
+    fn fallback(&mut self, route: &Named<Route>) {
+        let Some(fallback) = &route.value.fallback else {
+            return;
+        };
+        if fallback.upstream.is_none() && fallback.limit.is_some() {
+            self.add(
+                "route",
+                route,
+                "fallback.limit",
+                "a fixed response needs no limit",
+                "`upstream`, or no `limit` of the fallback",
+            );
+        }
+        let Some(time) = fallback.timeout else { return };
+        let (what, expected) = match (&fallback.upstream, route.value.timeout) {
+            (None, _) => (
+                "a fixed response has no time of its own",
+                "`upstream`, or no `timeout` of the fallback",
+            ),
+            (_, None) => (
+                "the route has no timeout, of which this is a part",
+                "`timeout` of the route, or none of the fallback",
+            ),
+            (_, Some(timeout)) if time >= timeout && !timeout.is_zero() => {
+                let part = format!("route.{}.fallback.timeout", route.name);
+                return self.too_long(route, &part);
+            }
+            _ => return self.positive("route", route, &[("fallback.timeout", time)]),
+        };
+        self.add("route", route, "fallback.timeout", what, expected);
     }
 
     /// Reports a part that is at least as long as the timeout. A default that is too long is not
@@ -72,8 +108,13 @@ impl Checks<'_> {
             return;
         }
         let path = format!("route.{}.timeout", route.name);
+        // The difference would tell the value of a variable.
+        let without = match route.value.fallback_time() {
+            Some(_) if !part.ends_with("fallback.timeout") => ", without the part of the fallback,",
+            _ => "",
+        };
         let what = format!(
-            "the timeout of {} is not longer than `{part}` of {}, which is a part of it",
+            "the timeout of {}{without} is not longer than `{part}` of {}, which is a part of it",
             self.shown(&path),
             self.shown(part)
         );
@@ -100,13 +141,19 @@ impl Checks<'_> {
             "retry.pause",
             "retry.attempt_timeout",
             "timeout",
+            "fallback.timeout",
         ];
+        let without = match route.value.fallback_time() {
+            Some(_) => " without the part of the fallback",
+            None => "",
+        };
         let paths = keys.map(|key| format!("route.{}.{key}", route.name));
         // The sum would tell the value of a variable.
         let what = match paths.iter().any(|path| self.shown(path).contains("${")) {
-            true => "the retries do not fit into the timeout".to_owned(),
+            true => format!("the retries do not fit into the timeout{without}"),
             false => format!(
-                "the retries do not fit into the timeout: they may take {}, the timeout is {}",
+                "the retries do not fit into the timeout{without}: they may take {}, the timeout \
+                 is {}",
                 show_duration(needed),
                 show_duration(timeout)
             ),

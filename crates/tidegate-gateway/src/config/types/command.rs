@@ -61,7 +61,8 @@ settings! {
         budget: Ratio = Ratio(Share::percent(20)),
         /// The pause before each further attempt.
         pause: Duration = Duration::ZERO,
-        /// The time for each attempt; off means what is left of `timeout`.
+        /// The time for each attempt; off means what is left of `timeout`. It does not run while the
+        /// client sends the body, and begins anew with the last byte, or when the server takes no more.
         attempt_timeout: Option<Duration> = None,
     }
 }
@@ -69,9 +70,15 @@ settings! {
 settings! {
     /// The response in place of a refusal or a failure: a fixed one, or that of another upstream.
     pub struct Fallback, whole {
-        /// The upstream that gets the request. It has the time of the route once more, because it may
-        /// begin when that is over.
+        /// The upstream that gets the request.
         upstream: Option<String> = None,
+        /// The part of the route's `timeout` that is kept for the upstream of the fallback: waiting
+        /// and all attempts before it end so much earlier. If they fail before, the fallback has all
+        /// that is left of `timeout`. Off means a quarter of `timeout`.
+        timeout: Option<Duration> = None,
+        /// The largest number of requests in flight at the upstream of the fallback. More get the
+        /// refusal or the failure itself. Off means that of `limit`.
+        limit: Option<Count> = None,
         /// The status of a fixed response.
         status: Status = Status(503),
         /// The body of a fixed response.

@@ -19,7 +19,7 @@ settings! {
         /// Reads the PROXY protocol, version 1 or 2, from peers in `trust`. Other peers are
         /// refused. Its header comes within `limits.head_time`.
         proxy_protocol: bool = false,
-        /// The peers whose `Forwarded` and `X-Forwarded-*` fields are kept.
+        /// The peers whose `Forwarded`, `X-Real-IP` and `X-Forwarded-*` fields are kept.
         trust: Vec<Network> = Vec::new(),
         /// What a client may send, and how long it may take.
         limits: Limits,

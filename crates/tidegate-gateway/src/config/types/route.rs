@@ -38,8 +38,8 @@ settings! {
         limit: Limit,
         /// Where requests wait while the limit is reached.
         queue: Option<Queue> = None,
-        /// The time from the head of the request to the last byte of the response, with waiting
-        /// and all attempts. The upstream of a fallback has it once more.
+        /// The time from the head of the request to the last byte of the response, with waiting,
+        /// all attempts and the fallback.
         timeout: Option<Duration> = Some(Duration::from_secs(30)),
         /// Refuses requests at once while the upstream fails.
         breaker: Option<Breaker> = None,
@@ -49,10 +49,26 @@ settings! {
         fallback: Option<Fallback> = None,
         /// Allows WebSockets and other upgrades.
         tunnel: Option<Tunnel> = None,
-        /// The largest body of a request; off means that of the listener.
+        /// The largest body of a request. `limits.body` of the listener holds as well; off means only
+        /// that one.
         body: Option<Size> = None,
         /// Adds `Server-Timing` to responses.
         server_timing: bool = false,
+    }
+}
+
+impl Route {
+    /// Returns the part of the timeout that is kept for the upstream of the fallback, if there is one.
+    pub(crate) fn fallback_time(&self) -> Option<Duration> {
+        let fallback = self.fallback.as_ref()?;
+        let timeout = self.timeout.filter(|_| fallback.upstream.is_some())?;
+        Some(fallback.timeout.unwrap_or(timeout / 4).min(timeout))
+    }
+
+    /// Returns the time for waiting and all attempts: the timeout without the part of the fallback.
+    pub(crate) fn attempts_time(&self) -> Option<Duration> {
+        let timeout = self.timeout?;
+        Some(timeout.saturating_sub(self.fallback_time().unwrap_or_default()))
     }
 }
 
@@ -60,6 +76,7 @@ settings! {
     /// A redirect. A text in place of the table is its target.
     pub struct Redirect short "to", whole {
         /// The target. `{host}`, `{path}` and `{query}` stand for those of the request.
+        /// Several `/` at its beginning become one, unless a host follows them in this setting.
         to: String,
         /// The status.
         status: Status = Status(308),

@@ -1,0 +1,229 @@
+//! What a reload changes about the listeners.
+//!
+//! A socket belongs to its address, whatever the name of its listener is: it stays bound, and is handed
+//! to the listener that has the address now.
+//!
+//! The address of a new listener may overlap with that of one that goes, such as `0.0.0.0:80` and
+//! `127.0.0.1:80`. The system binds both sockets only if both agree (`SO_REUSEPORT`):
+//!
+//! ```text
+//!   release the old socket ──▶ both agree ──▶ bind the new one ┬▶ accept who waits at the old socket,
+//!   (clients wait there)                                       │  close it
+//!                                                              └▶ (it fails) the old listener gets its
+//!                                                                 socket back
+//! ```
+
+use std::sync::Arc;
+
+use rustix::net::sockopt::set_socket_reuseport;
+use tidegate::net::Listener as Socket;
+
+use super::error::StartError;
+use super::listener::{Listening, NewCertificates, Prepared};
+use crate::config::types::Listener;
+use crate::config::{Config, Named};
+use crate::parts::Parts;
+use crate::proxy::Lives;
+
+/// What a reload changes about the listeners.
+#[derive(Default)]
+pub(super) struct Changes {
+    pub(super) kept: Vec<Arc<Listening>>,
+    pub(super) added: Vec<Arc<Listening>>,
+    /// Each takes over the socket of an old one.
+    pub(super) changed: Vec<(Arc<Listening>, Prepared)>,
+    pub(super) certificates: Vec<NewCertificates>,
+    /// New ones that are not open yet: they overlap with listeners that go.
+    blocked: Vec<Named<Listener>>,
+    /// They have the sockets of those, to accept the clients that wait, and nothing more.
+    pub(super) last: Vec<Arc<Listening>>,
+    /// Old ones that have lost their sockets, and what has them again. The reload has failed then.
+    pub(super) restored: Restored,
+}
+
+/// Old listeners, and what has their sockets now.
+pub(super) type Restored = Vec<(Arc<Listening>, Result<Listening, StartError>)>;
+
+/// What listeners are opened on.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'a> {
+    pub(super) lives: &'a Arc<Lives>,
+    pub(super) parts: &'a Parts,
+}
+
+/// A socket that was taken from a listener.
+struct Taken {
+    from: Arc<Listening>,
+    socket: Socket,
+    /// The listener that blocks with it.
+    by: Named<Listener>,
+}
+
+impl Changes {
+    /// Returns `true` if the socket of a listener stays in use.
+    pub(super) fn keeps(&self, open: &Arc<Listening>) -> bool {
+        let mut changed = self.changed.iter().map(|(old, _)| old);
+        let mut kept = self.kept.iter();
+        kept.any(|one| Arc::ptr_eq(one, open)) || changed.any(|one| Arc::ptr_eq(one, open))
+    }
+
+    /// Opens the listeners that are new, and reads certificates again. Those that overlap with old
+    /// ones are left to [`Changes::open_blocked`].
+    ///
+    /// # Errors
+    ///
+    /// What cannot be opened or read.
+    pub(super) fn prepare(
+        &mut self,
+        config: &Config,
+        open: &[Arc<Listening>],
+        on: Ground<'_>,
+    ) -> Result<(), StartError> {
+        let mut new = Vec::new();
+        for listener in &config.listeners {
+            let (name, value) = (&listener.name, &listener.value);
+            // One with the same address may have another name, if that of its name is elsewhere.
+            let stays = |open: &Listening| {
+                let mut own = config.listeners.iter().filter(|one| one.name == open.name);
+                own.any(|one| open.is_at(&one.value.at))
+            };
+            let mut same = open.iter().filter(|open| {
+                open.is_at(&value.at) && (open.name == *name || !stays(open)) && !self.keeps(open)
+            });
+            match same.next() {
+                Some(open) if open.name == *name && open.fits(value) => {
+                    let now = (on.parts.reports.wall)();
+                    let read = open.read_certificates(value, now)?;
+                    self.certificates.extend(read);
+                    self.kept.push(Arc::clone(open));
+                }
+                Some(open) => {
+                    let prepared = Prepared::new(listener, label(config, listener), on.parts)?;
+                    self.changed.push((Arc::clone(open), prepared));
+                }
+                None => new.push(listener),
+            }
+        }
+        // Which ones go is known now.
+        for listener in new {
+            let prepared = Prepared::new(listener, label(config, listener), on.parts)?;
+            match prepared.open(on.lives, on.parts, false) {
+                Ok(open) => self.added.push(Arc::new(open)),
+                Err(why)
+                    if why.is_in_use() && self.overlapping(listener, open).next().is_some() =>
+                {
+                    self.blocked.push(listener.clone());
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the new listeners that overlap with old ones, which then have no socket any more.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be opened. The sockets of the old ones are in `restored` then.
+    pub(super) fn open_blocked(
+        &mut self,
+        (config, before): (&Config, &Config),
+        open: &[Arc<Listening>],
+        on: Ground<'_>,
+    ) -> Result<(), StartError> {
+        let mut taken: Vec<Taken> = Vec::new();
+        for listener in std::mem::take(&mut self.blocked) {
+            let is_taken = |open: &Arc<Listening>| {
+                let mut all = taken.iter();
+                all.any(|taken| Arc::ptr_eq(&taken.from, open))
+            };
+            let old = self.overlapping(&listener, open);
+            let old: Vec<_> = old.filter(|open| !is_taken(open)).cloned().collect();
+            let released = old.into_iter().filter_map(|old| {
+                let by = listener.clone();
+                let (from, socket) = (Arc::clone(&old), old.release().ok()?);
+                share(&socket, true);
+                Some(Taken { from, socket, by })
+            });
+            taken.extend(released);
+            let prepared = Prepared::new(&listener, label(config, &listener), on.parts);
+            match prepared.and_then(|prepared| prepared.open(on.lives, on.parts, true)) {
+                Ok(open) => self.added.push(Arc::new(open)),
+                Err(why) => {
+                    let back = taken.into_iter().map(|taken| taken.give_back(before, on));
+                    self.restored.extend(back);
+                    return Err(why);
+                }
+            }
+        }
+        let last = taken.into_iter();
+        self.last
+            .extend(last.filter_map(|taken| taken.accept_last(config, on)));
+        Ok(())
+    }
+
+    /// Returns the old listeners that go and overlap with a new one.
+    fn overlapping<'a>(
+        &'a self,
+        listener: &'a Named<Listener>,
+        open: &'a [Arc<Listening>],
+    ) -> impl Iterator<Item = &'a Arc<Listening>> {
+        let goes = |open: &&Arc<Listening>| !self.keeps(open);
+        let open = open.iter().filter(goes);
+        open.filter(|open| open.overlaps(&listener.value.at))
+    }
+}
+
+impl Taken {
+    /// Accepts the clients that wait, under the new settings, and closes the socket.
+    fn accept_last(self, config: &Config, on: Ground<'_>) -> Option<Arc<Listening>> {
+        let prepared = Prepared::new(&self.by, label(config, &self.by), on.parts);
+        let opened = prepared.and_then(|new| new.open_on(self.socket, None, on.lives, on.parts));
+        match opened {
+            Ok(last) => {
+                // Until nobody waits any more. It fails only if the gateway ends.
+                let _ = last.server.server().stop_accepting().wait();
+                Some(Arc::new(last))
+            }
+            Err(why) => {
+                let what = format!("clients that waited are lost: {why}");
+                on.parts.reports.problems.report("listen", what);
+                None
+            }
+        }
+    }
+
+    /// Opens the old listener again, on its socket.
+    fn give_back(
+        self,
+        before: &Config,
+        on: Ground<'_>,
+    ) -> (Arc<Listening>, Result<Listening, StartError>) {
+        share(&self.socket, false);
+        let mut known = before.listeners.iter();
+        let own = known.find(|one| one.name == self.from.name);
+        let own = own.unwrap_or(&self.by);
+        let prepared = Prepared::new(own, label(before, own), on.parts);
+        let path = self.from.path();
+        let opened = prepared.and_then(|old| old.open_on(self.socket, path, on.lives, on.parts));
+        (self.from, opened)
+    }
+}
+
+/// Sets whether another socket may have an address that overlaps with that of this one.
+fn share(socket: &Socket, yes: bool) {
+    if let Socket::Tcp(socket) = socket {
+        // Without it, binding fails, and says so.
+        let _ = set_socket_reuseport(socket, yes);
+    }
+}
+
+/// Returns the address of a listener as it is in the file.
+pub(super) fn label(config: &Config, listener: &Named<Listener>) -> String {
+    let path = format!("listen.{}.at", listener.name);
+    let shown = config.origins.iter().find(|origin| origin.path == path);
+    match shown {
+        Some(origin) => origin.shown.trim_matches('"').to_owned(),
+        None => listener.value.at.to_string(),
+    }
+}

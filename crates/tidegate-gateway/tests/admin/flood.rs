@@ -1,0 +1,120 @@
+//! Clients that take all connections of the listener, and send nothing.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::{World, status};
+
+/// More than the listener has places.
+const FLOOD: usize = 300;
+
+/// Lets the process have enough descriptors: each connection has two of them here.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let current = limit.maximum.unwrap_or(u64::MAX).min(8192);
+    let current = Some(limit.current.unwrap_or(u64::MAX).max(current));
+    let maximum = limit.maximum;
+    setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+}
+
+fn flood(world: &World) -> Vec<TcpStream> {
+    (0..FLOOD).map(|_| world.connect()).collect()
+}
+
+/// Begins a stream, and reads its head.
+fn stream(world: &World) -> TcpStream {
+    let mut stream = world.connect();
+    let head = "GET /hystrix.stream HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    read_to(&stream, "HTTP/1.1 200");
+    stream
+}
+
+/// Returns `true` if the listener has closed the connection. Waits for bytes or the end.
+fn has_ended(mut stream: &TcpStream) -> bool {
+    match stream.read(&mut [0; 4096]) {
+        Ok(bytes) => bytes == 0,
+        Err(why) => why.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+/// Reads up to a text.
+fn read_to(mut stream: &TcpStream, text: &str) {
+    let mut read = Vec::new();
+    while !read.ends_with(text.as_bytes()) {
+        let mut byte = [0];
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "it has ended");
+        read.extend(byte);
+    }
+}
+
+/// Reads what has come. Asserts that a stream goes on after that.
+fn assert_goes_on(world: &World, stream: &TcpStream) {
+    stream.set_nonblocking(true).unwrap();
+    let mut reader = stream;
+    let end = std::iter::repeat_with(|| reader.read(&mut [0; 4096]));
+    let end = end.map(|read| read.map(|bytes| assert_ne!(bytes, 0, "it has ended")));
+    let why = end.into_iter().find_map(Result::err).unwrap();
+    assert_eq!(why.kind(), ErrorKind::WouldBlock);
+    stream.set_nonblocking(false).unwrap();
+    world.clock.advance(Duration::from_millis(500));
+    assert!(!has_ended(stream));
+}
+
+#[test]
+fn probes_are_answered_while_idle_connections_take_all_places() {
+    raise_limit();
+    let world = World::new();
+    let stream = stream(&world);
+    for _ in 0..3 {
+        let idle = flood(&world);
+        for path in ["/live", "/ready", "/metrics"] {
+            assert_eq!(status(&world.get(path)), 200, "{path}");
+        }
+        // Those that were idle for longest have made room. Those that are left close here.
+        assert!(idle[..FLOOD - 256].iter().all(has_ended));
+    }
+    assert_goes_on(&world, &stream);
+}
+
+#[test]
+fn a_probe_that_has_come_is_answered_whoever_comes_then() {
+    raise_limit();
+    let world = World::new();
+    let idle = flood(&world);
+    let mut probe = world.connect();
+    let head = "GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    probe.write_all(head.as_bytes()).unwrap();
+    let more = flood(&world);
+    let mut response = String::new();
+    probe.read_to_string(&mut response).unwrap();
+    assert_eq!(status(&response), 200);
+    drop((idle, more));
+}
+
+/// Half a head is no request.
+#[test]
+fn a_connection_without_a_request_ends_after_a_short_time() {
+    let world = World::new();
+    let stream = stream(&world);
+    let mut asks = world.connect();
+    let head = "GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    asks.write_all(head.as_bytes()).unwrap();
+    read_to(&asks, "live\n");
+    let (idle, mut half) = (world.connect(), world.connect());
+    half.write_all(&head.as_bytes()[..20]).unwrap();
+    // It has come after them.
+    assert_eq!(status(&world.get("/live")), 200);
+    world.clock.advance(Duration::from_secs(5));
+    assert!(has_ended(&idle));
+    let mut rest = String::new();
+    let _ = half.read_to_string(&mut rest);
+    assert!(!rest.contains(" 200 "), "{rest}");
+    // The others have sent theirs.
+    assert_goes_on(&world, &stream);
+    asks.write_all(head.as_bytes()).unwrap();
+    read_to(&asks, "live\n");
+}

@@ -1,0 +1,255 @@
+//! Mistakes of whole files: parts that are missing, includes, files that cannot be read.
+
+use std::sync::Arc;
+
+use tidegate_gateway::cli::{self, Machine};
+use tidegate_gateway::config::{Disk as _, RealDisk};
+
+use crate::files::{check, run};
+use crate::mistakes::GOOD;
+
+/// A file that was cut off while it was written must not replace one that serves.
+#[test]
+fn a_file_without_a_listener_for_requests_is_one_error() {
+    let rows = [
+        ("", "1:1"),
+        ("# moved\n", "1:1"),
+        ("[route.a]\nrespond = 200\n", "1:1"),
+        ("[log]\nquery = true\n[listen]\n", "3:1"),
+        ("[listen]\nadmin = \"127.0.0.1:9090\"\n", "1:1"),
+        ("[listen.admin]\nat = \"127.0.0.1:9090\"\n", "1:2"),
+    ];
+    for (text, place) in rows {
+        let (output, status) = check(text);
+        let message = format!("t.toml:{place}: listen: no listener: nothing to serve");
+        assert!(output.contains(&message), "{text}\n{output}");
+        assert!(
+            output.contains("such as `http = \"0.0.0.0:80\"`"),
+            "{output}"
+        );
+        assert!(output.contains("\n1 error, 0 warnings"), "{text}\n{output}");
+        assert_eq!(status, 1, "{text}\n{output}");
+    }
+    // It is said beside mistakes elsewhere.
+    for text in [
+        "[route.a]\nrespond = {\n",
+        "[listen]\nadmin = \"h:1\"\n[route.a]\nrespond = \n",
+        "# listen\n[log\n",
+    ] {
+        let (output, status) = check(text);
+        assert!(output.contains("no listener"), "{text}\n{output}");
+        assert!(!output.contains("\n1 error"), "{text}\n{output}");
+        assert_eq!(status, 1, "{text}\n{output}");
+    }
+    // It is not said beside a mistake that may be the reason.
+    for text in [
+        "[listen",
+        "a = \"\"\"\n[listen]\nhttp = \"h:1\"\n[log]\n",
+        "[listen]\nadmin = \"h:1\"\nhttp = \"h\n[log]\n",
+        "[listen]\nhttp = 7\n",
+        "listen = 7\n",
+        "include = \"n.toml\"\n",
+    ] {
+        let (output, status) = check(text);
+        assert!(!output.contains("no listener"), "{text}\n{output}");
+        assert_eq!(status, 1, "{text}\n{output}");
+    }
+}
+
+#[test]
+fn a_file_without_a_route_is_a_warning() {
+    let no_route = "warning: route: no route: each request gets status 404";
+    for (text, place) in [
+        ("[listen]\nhttp = \"h:1\"\n", "1:1"),
+        ("[listen]\nhttp = \"h:1\"\n[route]\n", "3:1"),
+        (
+            "[defaults.route]\nlimit = 3\n[listen]\nhttp = \"h:1\"\n",
+            "1:1",
+        ),
+    ] {
+        let (output, status) = check(text);
+        let message = format!("t.toml:{place}: {no_route}");
+        assert!(output.contains(&message), "{text}\n{output}");
+        assert!(output.contains("0 errors, 1 warning"), "{text}\n{output}");
+        assert_eq!(status, 0, "{text}\n{output}");
+    }
+    // It may be in what could not be read, or is wrong itself.
+    for text in [
+        "[listen]\nhttp = \"h:1\"\n[route.a\nrespond = 200\n",
+        "[listen]\nhttp = \"h:1\"\n[route.a]\nrespond = 7000\n",
+        "[listen]\nhttp = \"h:1\"\n[listen.b]\nat = \"h\n[route.a]\nrespond = 200\n",
+    ] {
+        let (output, status) = check(text);
+        assert!(!output.contains("no route"), "{text}\n{output}");
+        assert_eq!(status, 1, "{text}\n{output}");
+    }
+}
+
+/// Each file includes the other one by a path that grows; without a stop the files would be read
+/// forever.
+#[test]
+fn a_circle_of_includes_ends() {
+    let files = [
+        ("d/a.toml", "include = \"../d/*.toml\"\n"),
+        (
+            "d/b.toml",
+            "include = [\"../d/./a.toml\", \"../d/*.toml\"]\n",
+        ),
+        ("d/c.toml", "include = \"../d/*.toml\"\n"),
+    ];
+    let (output, status) = run(&files, &["check", "d/a.toml"]);
+    assert!(
+        output.contains("d/a.toml:1:11: include: the file includes itself"),
+        "{output}"
+    );
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn an_include_without_files_is_a_warning() {
+    let text = format!("include = \"parts/*.toml\"\n{GOOD}");
+    let (output, status) = check(&text);
+    let message = "t.toml:1:11: warning: include: no file has such a name";
+    assert!(output.contains(message), "{output}");
+    assert_eq!(status, 0, "{output}");
+}
+
+/// Reading these files does not end.
+#[test]
+fn only_regular_files_are_read() {
+    for path in ["/dev/zero", "/dev", "/dev/tty"] {
+        let why = RealDisk.read(std::path::Path::new(path)).unwrap_err();
+        assert_eq!(why.to_string(), "it is not a regular file", "{path}");
+    }
+}
+
+#[test]
+fn one_mistake_in_many_routes_has_one_message_for_each() {
+    let route = |number| format!("[route.r{number}]\nrespond = 200\n");
+    let routes: String = (0..150).map(route).collect();
+    let (output, status) = check(&format!("{GOOD}{routes}"));
+    let ties = output.matches("takes the same requests as `route.r0`");
+    assert_eq!(ties.count(), 149, "{output}");
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn mistakes_of_includes_name_both_files() {
+    let main = format!("include = [\"parts/*.toml\", \"none.toml\", 5]\n{GOOD}");
+    let part = "include = \"../t.toml\"\n[route.a]\nrespond = 200\n[route.b]\ntimeout = 1\n";
+    let files = [("t.toml", main.as_str()), ("parts/b.toml", part)];
+    let (output, status) = run(&files, &["check", "t.toml"]);
+    assert!(
+        output.contains("parts/b.toml:2:8: route.a: the key is defined twice"),
+        "{output}"
+    );
+    assert!(
+        output.contains("t.toml:6:8: the other definition"),
+        "{output}"
+    );
+    assert!(
+        output.contains("parts/b.toml:5:11: route.b.timeout: 1 is not a duration"),
+        "{output}"
+    );
+    assert!(
+        output.contains("t.toml:1:28: include: `none.toml` cannot be read"),
+        "{output}"
+    );
+    assert!(
+        output.contains("t.toml:1:41: include: 5 is not a path without variables"),
+        "{output}"
+    );
+    assert!(
+        output.contains("parts/b.toml:1:11: include: the file includes itself"),
+        "{output}"
+    );
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn a_file_that_does_not_exist_is_status_2() {
+    let (output, status) = run(&[], &["check", "none.toml"]);
+    assert!(
+        output.starts_with("none.toml: cannot be read: "),
+        "{output}"
+    );
+    assert_eq!(status, 2);
+}
+
+#[test]
+fn one_value_has_one_message() {
+    let admin = "[listen.admin]\nat = \"127.0.0.1:1\"\n";
+    let rows = [
+        (
+            format!("{GOOD}limit = 99999999999999999999\n"),
+            "does not fit",
+        ),
+        (format!("{GOOD}timeout = \"${{NONE}}\"\n"), "NONE"),
+        (format!("{GOOD}{admin}token = \"${{NONE}}\"\n"), "NONE"),
+    ];
+    for (text, message) in rows {
+        let (output, status) = check(&text);
+        assert!(output.contains(message), "{output}");
+        assert!(output.ends_with("\n1 error, 0 warnings\n"), "{output}");
+        assert_eq!(status, 1);
+    }
+}
+
+#[test]
+fn a_token_file_that_is_missing_is_found() {
+    let text = format!("{GOOD}[listen.admin]\nat = \"127.0.0.1:1\"\ntoken = \"file:/nope\"\n");
+    let (output, status) = check(&text);
+    let message = "t.toml:10:9: listen.admin.token: the file cannot be read";
+    assert!(output.contains(message), "{output}");
+    assert_eq!(status, 1);
+}
+
+/// What `run` refuses, `check` finds, on the disk of the machine.
+#[test]
+fn folders_that_are_missing_and_bytes_that_are_no_text_are_found() {
+    let folder = std::env::temp_dir().join(format!("tidegate-check-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (file, none) = (folder.join("t.toml"), folder.join("none"));
+    let machine = Machine {
+        disk: Arc::new(RealDisk),
+        variables: Arc::new(|_| None),
+    };
+    let check = |text: &[u8]| {
+        std::fs::write(&file, text).unwrap();
+        let mut out = Vec::new();
+        let arguments = ["tidegate", "check", file.to_str().unwrap()];
+        let status = cli::status(arguments, &machine, &mut out);
+        (String::from_utf8(out).unwrap(), status)
+    };
+    let text = format!(
+        "[listen]\nhttp = \"h:1\"\n[log]\nfile = {:?}\n",
+        none.join("log")
+    );
+    let text = format!("{text}[route.a]\nfiles = {none:?}\n");
+    let (output, status) = check(text.as_bytes());
+    for message in [
+        ":4:8: log.file: the folder of the file does not exist",
+        ":6:9: route.a.files.root: the directory does not exist",
+        "\n2 errors, 0 warnings",
+    ] {
+        assert!(output.contains(message), "{output}");
+    }
+    assert_eq!(status, 1);
+    std::fs::create_dir(&none).unwrap();
+    assert_eq!(check(text.as_bytes()).1, 0);
+    let (output, status) = check(
+        "a = 1\nä = \""
+            .as_bytes()
+            .iter()
+            .chain(b"\xff\"")
+            .copied()
+            .collect::<Vec<_>>()
+            .as_slice(),
+    );
+    assert!(
+        output.contains("line 2, column 6: the byte 0xff is not UTF-8"),
+        "{output}"
+    );
+    assert_ne!(status, 0);
+    std::fs::remove_dir_all(&folder).unwrap();
+}

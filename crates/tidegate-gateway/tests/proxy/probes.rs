@@ -1,0 +1,120 @@
+//! Clients that leave while their request is the probe of a breaker that is half open. That says nothing
+//! about the server: the next request is the probe.
+
+use tidegate::isolate::BreakerState;
+
+use crate::*;
+
+const SETTINGS: &str = "timeout = \"60s\"\nbody = \"10B\"\n\
+                        breaker = { error_rate = 50, volume = 2, sleep = \"5s\" }";
+const BAD: &str = "HTTP/1.1 500 Bad\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// Lets the server fail.
+fn fail(fixture: &Fixture, back: &Upstream) {
+    for _ in 0..4 {
+        let mut client = fixture.send(GET);
+        back.accept().serve(BAD);
+        assert_eq!(client.message().status(), "500");
+    }
+}
+
+/// Lets the breaker open, and sleep to its end.
+fn sleep(fixture: &Fixture) {
+    fixture.clock.advance(Duration::from_secs(1));
+    let refused = fixture.send(GET).message();
+    assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+    fixture.clock.advance(Duration::from_secs(6));
+}
+
+fn breaker(fixture: &Fixture) -> BreakerState {
+    let snapshots = fixture.isolation.snapshots();
+    let route = snapshots.iter().find(|one| one.key.as_str() == "shop");
+    route.unwrap().breaker
+}
+
+/// Checks that the next request is the probe, and closes the breaker.
+fn probe(fixture: &Fixture, back: &Upstream) {
+    assert_eq!(breaker(fixture), BreakerState::HalfOpen);
+    let mut client = fixture.send(GET);
+    back.accept().serve(OK_CLOSE);
+    assert_eq!(client.message().body, "ok");
+    assert_eq!(breaker(fixture), BreakerState::Closed);
+}
+
+#[test]
+fn clients_that_leave_do_not_keep_a_breaker_open() {
+    let body = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf";
+    let settings = [
+        SETTINGS.to_owned(),
+        SETTINGS.replace("timeout", "retry = 1\ntimeout"),
+        SETTINGS.replace("timeout = \"60s\"\n", ""),
+    ];
+    for settings in settings {
+        let back = Upstream::new();
+        let fixture = Fixture::with_route(&[&back], &settings);
+        fail(&fixture, &back);
+        fixture.wait_idle();
+        sleep(&fixture);
+        for request in [GET, body, GET] {
+            let client = fixture.send(request);
+            let mut server = back.accept();
+            server.head();
+            // Others are refused meanwhile.
+            let refused = fixture.send(GET).message();
+            assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+            drop(client);
+            server.rest();
+            fixture.wait_idle();
+        }
+        assert_eq!(fixture.total(Event::Cancelled), 3);
+        probe(&fixture, &back);
+    }
+}
+
+#[test]
+fn a_body_that_is_too_large_says_nothing_about_the_server() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], SETTINGS);
+    fail(&fixture, &back);
+    fixture.wait_idle();
+    sleep(&fixture);
+    let head = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut client = fixture.send(head);
+    let mut server = back.accept();
+    server.head();
+    client.write("b\r\n12345678901\r\n");
+    assert_eq!(client.message().status(), "413");
+    server.rest();
+    fixture.wait_idle();
+    probe(&fixture, &back);
+}
+
+#[test]
+fn a_probe_that_leaves_the_queue_says_nothing_about_the_server() {
+    let back = Upstream::new();
+    let queue = "limit = 2\nqueue = { max = 5, wait = \"30s\" }\n";
+    let fixture = Fixture::with_route(&[&back], &format!("{queue}{SETTINGS}"));
+    let silent = || {
+        let client = fixture.send(GET);
+        let mut server = back.accept();
+        server.message();
+        (client, server)
+    };
+    let mut first = silent();
+    fail(&fixture, &back);
+    let _second = silent();
+    sleep(&fixture);
+    let client = fixture.send(GET);
+    let waits = || {
+        let snapshots = fixture.isolation.snapshots();
+        snapshots.iter().map(|one| one.waiting).sum::<usize>()
+    };
+    tidegate_testkit::until("the probe waits", || waits() == 1);
+    drop(client);
+    tidegate_testkit::until("it has left", || waits() == 0);
+    tidegate_testkit::until("it is counted", || fixture.total(Event::Cancelled) == 1);
+    first.1.write(OK_CLOSE);
+    assert_eq!(first.0.message().body, "ok");
+    tidegate_testkit::until("a place is free", || fixture.active() == 1);
+    probe(&fixture, &back);
+}

@@ -1,0 +1,77 @@
+//! Requests that are sent again although their body has ended: it has no bytes, and its end is sent again,
+//! too.
+
+use crate::*;
+
+const EMPTY: &str = "PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
+                     Trailer: Checksum\r\n\r\n0\r\nChecksum: 7\r\n\r\n";
+
+/// Reads the whole request.
+fn read(server: &mut Peer) {
+    let head = server.head();
+    assert!(head.starts_with("PUT /a "), "{head}");
+    assert_eq!(field(&head, "transfer-encoding"), Some("chunked"));
+    assert_eq!(server.head(), "0\r\nChecksum: 7\r\n\r\n");
+}
+
+#[test]
+fn on_a_new_connection_in_place_of_one_that_was_closed() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "");
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+    client.write(EMPTY);
+    read(&mut server);
+    drop(server);
+    let mut server = back.accept();
+    read(&mut server);
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+    // The connection is used again.
+    client.write(GET);
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+    fixture.wait_idle();
+    assert_eq!(fixture.total(Event::Success), 3);
+}
+
+#[test]
+fn in_another_attempt() {
+    let settings = [
+        "retry = 1",
+        "timeout = \"9s\"\nretry = { times = 1, attempt_timeout = \"1s\" }",
+    ];
+    for settings in settings {
+        let (one, two) = (Upstream::new(), Upstream::new());
+        let fixture = Fixture::with_route(&[&one, &two], settings);
+        let mut client = fixture.send(EMPTY);
+        let mut server = one.accept();
+        read(&mut server);
+        if settings.contains("attempt_timeout") {
+            fixture.clock.advance(Duration::from_millis(1100));
+        } else {
+            drop(server);
+        }
+        let mut server = two.accept();
+        read(&mut server);
+        server.write(OK);
+        assert_eq!(client.message().body, "ok", "{settings}");
+    }
+}
+
+#[test]
+fn at_the_upstream_of_the_fallback() {
+    let (back, spare) = (Upstream::new(), Upstream::new());
+    let spare_at = spare.address();
+    let text = route(&[&back], "fallback = { upstream = \"spare\" }");
+    let text = format!("{text}[upstream.spare]\nservers = [\"{spare_at}\"]\n");
+    let fixture = Fixture::new(&text);
+    let mut client = fixture.send(EMPTY);
+    read(&mut back.accept());
+    let mut server = spare.accept();
+    read(&mut server);
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+}

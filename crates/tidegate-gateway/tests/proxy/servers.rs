@@ -1,0 +1,165 @@
+//! Servers whose settings change: what counts and what is known about them stays.
+
+use crate::*;
+
+/// Returns the settings of an upstream with these servers, and a route to it.
+fn text(servers: &str, settings: &str) -> String {
+    format!(
+        "[upstream.back]\nservers = [{servers}]\nbalance = \"round_robin\"\n{settings}\n\
+         [route.shop]\nupstream = \"back\"\n"
+    )
+}
+
+fn weighted(server: &Upstream, weight: u32) -> String {
+    format!("{{ at = \"{}\", weight = {weight} }}", server.address())
+}
+
+/// Sends a request that the server reads and does not answer.
+fn hold(fixture: &Fixture, server: &Upstream) -> (Peer, Peer) {
+    let client = fixture.send(GET);
+    let mut held = server.accept();
+    held.message();
+    (client, held)
+}
+
+fn is_refused(fixture: &Fixture) -> bool {
+    let response = fixture.send(GET).message();
+    response.field("tidegate-refused") == Some("no_server shop")
+}
+
+/// Returns the requests in flight at each server.
+fn in_flight(fixture: &Fixture) -> Vec<usize> {
+    let servers = &fixture.gateway.upstreams()[0].servers;
+    servers.iter().map(|server| server.in_flight).collect()
+}
+
+fn reload(fixture: &Fixture, text: &str) {
+    assert_eq!(fixture.gateway.reload(config(text)).unwrap(), [""; 0]);
+}
+
+#[test]
+fn requests_in_flight_count_after_the_weight_or_the_limit_has_changed() {
+    for (weight, most, places) in [(3, 2, 0), (1, 3, 1), (2, 4, 2), (1, 1, 0)] {
+        let back = Upstream::new();
+        let with = |weight, most| {
+            let limit = format!("max_in_flight = {most}");
+            text(&weighted(&back, weight), &limit)
+        };
+        let fixture = Fixture::new(&with(1, 2));
+        let mut all = vec![hold(&fixture, &back), hold(&fixture, &back)];
+        assert!(is_refused(&fixture), "both places are taken");
+        reload(&fixture, &with(weight, most));
+        assert_eq!(in_flight(&fixture), [2], "weight {weight}, limit {most}");
+        all.extend((0..places).map(|_| hold(&fixture, &back)));
+        assert!(is_refused(&fixture), "weight {weight}, limit {most}");
+        for (client, server) in &mut all {
+            server.write(OK);
+            assert_eq!(client.message().body, "ok");
+        }
+        fixture.wait_idle();
+        assert_eq!(in_flight(&fixture), [0]);
+        // The connection that was returned last.
+        let mut server = all.pop().unwrap().1;
+        let mut client = fixture.send(GET);
+        server.serve(OK);
+        assert_eq!(client.message().body, "ok");
+        assert!(back.is_quiet(), "the connections have stayed");
+    }
+}
+
+#[test]
+fn a_limit_that_is_removed_comes_back_with_the_requests_that_have_begun_meanwhile() {
+    let back = Upstream::new();
+    let (servers, limit) = (weighted(&back, 1), "max_in_flight = 1");
+    let fixture = Fixture::new(&text(&servers, limit));
+    let mut all = vec![hold(&fixture, &back)];
+    reload(&fixture, &text(&servers, ""));
+    all.extend([hold(&fixture, &back), hold(&fixture, &back)]);
+    reload(&fixture, &text(&servers, limit));
+    assert_eq!(in_flight(&fixture), [3]);
+    for (mut client, mut server) in all {
+        assert!(is_refused(&fixture));
+        server.write(OK_CLOSE);
+        assert_eq!(client.message().body, "ok");
+        tidegate_testkit::until("its place is free", || in_flight(&fixture)[0] < 3);
+    }
+    fixture.wait_idle();
+    drop(hold(&fixture, &back));
+}
+
+#[test]
+fn a_reload_that_is_refused_changes_no_limit() {
+    let back = Upstream::new();
+    let servers = weighted(&back, 1);
+    let fixture = Fixture::new(&text(&servers, "max_in_flight = 1"));
+    let broken = format!(
+        "{}[route.files]\npath = \"/f/*\"\nfiles = \"/does/not/exist\"\n",
+        text(&servers, "max_in_flight = 9")
+    );
+    assert!(fixture.gateway.reload(config(&broken)).is_err());
+    let _held = hold(&fixture, &back);
+    assert!(is_refused(&fixture));
+}
+
+#[test]
+fn a_server_keeps_its_requests_wherever_it_is_in_the_list() {
+    let (one, two) = (Upstream::new(), Upstream::new());
+    let limit = "max_in_flight = 1";
+    let list = |all: &[&Upstream]| {
+        let all: Vec<String> = all.iter().map(|server| weighted(server, 1)).collect();
+        text(&all.join(", "), limit)
+    };
+    let fixture = Fixture::new(&list(&[&one, &two]));
+    let (mut client, mut server) = hold(&fixture, &one);
+    reload(&fixture, &list(&[&two, &one]));
+    assert_eq!(in_flight(&fixture), [0, 1]);
+    let _second = hold(&fixture, &two);
+    assert!(is_refused(&fixture));
+    // It is removed while its request is in flight, and comes back.
+    reload(&fixture, &list(&[&two]));
+    reload(&fixture, &list(&[&one, &two]));
+    assert_eq!(in_flight(&fixture), [1, 1]);
+    assert!(is_refused(&fixture));
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+    tidegate_testkit::until("its place is free", || in_flight(&fixture) == [0, 1]);
+}
+
+#[test]
+fn a_server_that_is_in_the_list_twice_stays_two() {
+    let back = Upstream::new();
+    let twice = |weight| format!("{}, {}", weighted(&back, 1), weighted(&back, weight));
+    let limit = "max_in_flight = 1";
+    let fixture = Fixture::new(&text(&twice(1), limit));
+    let all = [hold(&fixture, &back), hold(&fixture, &back)];
+    for weight in [2, 1] {
+        reload(&fixture, &text(&twice(weight), limit));
+        assert_eq!(in_flight(&fixture), [1, 1]);
+        assert!(is_refused(&fixture));
+    }
+    reload(&fixture, &text(&twice(1), "max_in_flight = 2"));
+    let more = [hold(&fixture, &back), hold(&fixture, &back)];
+    assert_eq!(in_flight(&fixture), [2, 2]);
+    assert!(is_refused(&fixture));
+    drop((all, more));
+}
+
+#[test]
+fn a_drained_server_stays_so_with_another_weight_or_limit() {
+    let back = Upstream::new();
+    let with = |weight, most| {
+        let limit = format!("max_in_flight = {most}");
+        text(&weighted(&back, weight), &limit)
+    };
+    let fixture = Fixture::new(&with(1, 5));
+    let name = back.address();
+    assert!(fixture.gateway.drain_server("back", &name, true));
+    for (weight, most) in [(2, 5), (2, 1)] {
+        reload(&fixture, &with(weight, most));
+        let server = &fixture.gateway.upstreams()[0].servers[0];
+        assert_eq!((server.is_draining, server.weight), (true, weight));
+        assert!(is_refused(&fixture));
+    }
+    assert!(fixture.gateway.drain_server("back", &name, false));
+    drop(hold(&fixture, &back));
+}
