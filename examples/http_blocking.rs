@@ -82,9 +82,10 @@ fn main() -> tidegate::Result<()> {
             move |request, response| respond(&signals, &request, response),
         )
         .wait()?;
+    let drained = server.drain_on(signal::terminate());
     println!("http://{}/wait", server.local_addr());
     if address.is_some() {
-        println!("{}", server.drain_on(signal::terminate()).wait()?);
+        println!("{}", drained.wait()?);
         return Ok(());
     }
     let waiting = ask(server.local_addr(), "/wait")?;

@@ -79,10 +79,10 @@ fn main() -> tidegate::Result<()> {
     let server = HttpServer::builder(&group)
         .serve(address.as_deref().unwrap_or("127.0.0.1:0"), respond)
         .wait()?;
+    let drained = server.drain_on(Completion::any([signal::terminate(), signal::interrupt()]));
     println!("events at http://{}/hystrix.stream", server.local_addr());
     if address.is_some() {
-        let signals = Completion::any([signal::terminate(), signal::interrupt()]);
-        println!("{}", server.drain_on(signals).wait()?);
+        println!("{}", drained.wait()?);
         return Ok(());
     }
     let mut client = TcpStream::connect(server.local_addr())?;

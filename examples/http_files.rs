@@ -60,10 +60,10 @@ fn main() -> tidegate::Result<()> {
     let server = HttpServer::builder(&group)
         .serve_with(address, move || router.clone())
         .wait()?;
+    let drained = server.drain_on(Completion::any([signal::terminate(), signal::interrupt()]));
     println!("http://{}/static/", server.local_addr());
     if given.is_some() {
-        let signals = Completion::any([signal::terminate(), signal::interrupt()]);
-        println!("{}", server.drain_on(signals).wait()?);
+        println!("{}", drained.wait()?);
         return Ok(());
     }
     for (path, field) in [

@@ -41,10 +41,10 @@ fn main() -> tidegate::Result<()> {
         .limits(Limits::default().idle(Duration::from_secs(15)))
         .serve(address.as_deref().unwrap_or("127.0.0.1:0"), respond)
         .wait()?;
+    let drained = server.drain_on(Completion::any([signal::terminate(), signal::interrupt()]));
     println!("http://{}/", server.local_addr());
     if address.is_some() {
-        let signals = Completion::any([signal::terminate(), signal::interrupt()]);
-        println!("{}", server.drain_on(signals).wait()?);
+        println!("{}", drained.wait()?);
     } else {
         for path in ["/", "/hello/Anna", "/nothing"] {
             println!("{}", ask(server.local_addr(), path)?);

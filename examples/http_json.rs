@@ -84,9 +84,10 @@ fn main() -> tidegate::Result<()> {
     let server = HttpServer::builder(&group)
         .serve_with(listen, move || router.clone())
         .wait()?;
+    let drained = server.drain_on(signal::terminate());
     println!("http://{}/notes", server.local_addr());
     if address.is_some() {
-        println!("{}", server.drain_on(signal::terminate()).wait()?);
+        println!("{}", drained.wait()?);
         return Ok(());
     }
     let note = r#"{"text":"buy milk"}"#;

@@ -84,9 +84,10 @@ fn main() -> tidegate::Result<()> {
         drop(loops.spawn(forward(call, length, body, back)));
     })
     .wait()?;
+    let terminated = signal::terminate();
     println!("http://{}/", server.local_addr());
     if address.is_some() {
-        signal::terminate().wait()?;
+        terminated.wait()?;
         return Ok(());
     }
     let url = format!("http://{}/", server.local_addr());

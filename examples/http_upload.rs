@@ -80,9 +80,10 @@ fn main() -> tidegate::Result<()> {
             },
         )
         .wait()?;
+    let drained = server.drain_on(signal::terminate());
     println!("http://{}/upload", server.local_addr());
     if address.is_some() {
-        println!("{}", server.drain_on(signal::terminate()).wait()?);
+        println!("{}", drained.wait()?);
         return Ok(());
     }
     println!("the server got {}", upload(server.local_addr())?);

@@ -55,10 +55,10 @@ fn main() -> tidegate::Result<()> {
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
         .wait()?;
     exporter.add(server.clone());
+    let drained = server.drain_on(Completion::any([signal::terminate(), signal::interrupt()]));
     println!("metrics at http://{}/metrics", server.local_addr());
     if address.is_some() {
-        let signals = Completion::any([signal::terminate(), signal::interrupt()]);
-        println!("{}", server.drain_on(signals).wait()?);
+        println!("{}", drained.wait()?);
         return Ok(());
     }
     let mut client = TcpStream::connect(server.local_addr())?;

@@ -93,7 +93,8 @@ fn an_http_server_that_is_asked_to_end_closes_idle_connections() {
     let mut rest = String::new();
     client.read_to_string(&mut rest).expect("an orderly end");
     assert_eq!(rest, "");
-    assert!(server.wait().expect("it runs").success());
+    let status = server.wait().expect("it runs");
+    assert!(status.success(), "{status}");
     let mut report = String::new();
     printed.read_to_string(&mut report).expect("a report");
     assert!(report.contains("0 were closed at the deadline"), "{report}");
@@ -119,7 +120,8 @@ fn a_server_that_is_asked_to_end_lets_its_connections_finish() {
     let mut heard = String::new();
     guest.read_to_string(&mut heard).expect("an orderly end");
     assert_eq!(heard, "the room closes\n");
-    assert!(room.wait().expect("it runs").success());
+    let status = room.wait().expect("it runs");
+    assert!(status.success(), "{status}");
     let mut report = String::new();
     printed.read_to_string(&mut report).expect("a report");
     let expected = "1 connection was open, 0 were closed at the deadline\n";
