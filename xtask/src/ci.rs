@@ -11,9 +11,10 @@ use crate::{
 };
 
 /// Libraries whose tests take ten minutes to build with optimisation. The nightly run has these.
-const SLOW_TO_BUILD: [&str; 8] = [
+const SLOW_TO_BUILD: [&str; 9] = [
     "tidegate",
     "tidegate-gateway",
+    "tidegate-http",
     "tidegate-hyper",
     "tidegate-isolate",
     "tidegate-loop",

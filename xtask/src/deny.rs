@@ -1,7 +1,8 @@
 //! `cargo xtask deny`: checks the dependency graph with `cargo deny` and `deny.toml`.
 //!
-//! Uses the installed cargo-deny if it can read our `deny.toml`. Otherwise it installs one below
-//! the build folder, from the crates registry, with settings that favour build time over run time.
+//! Uses the installed cargo-deny if it can read our `deny.toml`. Otherwise it installs one into the
+//! folder for caches, from the crates registry, with settings that favour build time over run time.
+//! Later runs find it there, also those of other clones.
 //! Advisories are not checked, because their database is not in the registry.
 
 use std::path::Path;
@@ -29,7 +30,7 @@ const QUICK_BUILD: [(&str, &str); 4] = [
 ///
 /// Returns an error if the graph breaks a rule of `deny.toml`, or cargo-deny cannot be installed.
 pub fn run(root: &Path) -> step::Result {
-    let tools = root::target_dir(root, "tools");
+    let tools = root::cache_dir("tidegate-tools");
     let own = tools.join("bin/cargo-deny");
     let mut command = if is_new_enough(Command::new("cargo").args(["deny", "--version"])) {
         let mut command = Command::new("cargo");
@@ -46,8 +47,8 @@ pub fn run(root: &Path) -> step::Result {
 }
 
 fn install(root: &Path, tools: &Path) -> step::Result {
-    println!("no cargo-deny of version {VERSION} or later here: installing it for this workspace");
-    let build = tools.join("build");
+    println!("no cargo-deny of version {VERSION} or later here: installing one");
+    let build = root::target_dir(root, "tools");
     let mut command = Command::new("cargo");
     command
         .current_dir(root)

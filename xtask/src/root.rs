@@ -1,4 +1,4 @@
-//! The workspace root, the list of libraries, and the build folders.
+//! The workspace root, the list of libraries, the build folders, and the folder for caches.
 
 use std::path::{Path, PathBuf};
 
@@ -43,4 +43,13 @@ pub fn target_dir(root: &Path, name: &str) -> PathBuf {
         Some(dir) => root.join(dir).join(name),
         None => root.join("target").join(name),
     }
+}
+
+/// Returns a folder of the user for what every clone of the project can share: programs and packages
+/// that are not part of it. `.ci/peers` uses the same place.
+#[must_use]
+pub fn cache_dir(name: &str) -> PathBuf {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+    let caches = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    caches.or_else(home).unwrap_or_default().join(name)
 }

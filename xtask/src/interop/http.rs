@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::{Check, CheckResult, Running, Servers, ask, connect, expect, free_port, path};
-use crate::step;
+use crate::{root, step};
 
 pub(super) const CHECKS: &[Check] = &[
     ("curl and HTTP", "curl", |s| curl(&s.site()?)),
@@ -141,10 +141,7 @@ pub(super) fn hey(site: &Site<'_>) -> CheckResult {
 
 /// Returns the folder into which `.ci/peers` installs packages of Python or Node.
 pub(super) fn packages(language: &str) -> PathBuf {
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-    let caches = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let caches = caches.or_else(home).unwrap_or_default();
-    caches.join("tidegate-peers").join(language)
+    root::cache_dir("tidegate-peers").join(language)
 }
 
 /// Returns `true` if a library of Python is installed. Otherwise prints a line.
