@@ -12,6 +12,7 @@ mod blocking;
 mod completions;
 mod drains;
 mod files;
+mod leaves;
 mod load;
 mod memory;
 #[cfg(feature = "tls")]

@@ -19,7 +19,7 @@ use tidegate_promise::Completion;
 use tidegate_testkit::until;
 
 use crate::files::{TestDir, content};
-use crate::{Client, dial, get};
+use crate::{Client, dial, get, leaves};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -191,6 +191,21 @@ fn a_client_that_leaves_without_a_notice_is_lost() {
     until("the connection ends", || server.metrics().connections == 0);
     let metrics = server.metrics();
     assert_eq!((metrics.lost_connections, metrics.server_errors), (1, 0));
+}
+
+#[test]
+fn a_client_that_ends_its_half_with_a_notice_leaves_or_gets_its_responses() {
+    let authority = Authority::new();
+    leaves::check(
+        |server| server.tls(authority.server()),
+        |address| authority.connect(address),
+        |client| {
+            let Secure { stream, .. } = client;
+            stream.conn.send_close_notify();
+            stream.flush().unwrap();
+            stream.sock.shutdown(Shutdown::Write).unwrap();
+        },
+    );
 }
 
 #[test]

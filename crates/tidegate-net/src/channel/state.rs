@@ -283,11 +283,6 @@ impl State {
         self.flags.any(Flags::READ_READY) && self.flags.any(READS)
     }
 
-    /// Returns `true` if the peer has closed its sending half.
-    pub(crate) fn is_hung_up(&self) -> bool {
-        self.input != Input::Open
-    }
-
     /// Records that the peer has closed its sending half.
     pub(crate) fn hang_up(&mut self) {
         if self.input == Input::Open {

@@ -102,13 +102,6 @@ impl HandlerContext<'_> {
         self.parts.io.is_writable()
     }
 
-    /// Returns `true` if the peer is known to have closed its sending half. The poller reports it also
-    /// while the channel does not read, and bytes from before may still be unread. A handler on an
-    /// executor of its own does not learn it.
-    pub fn has_hung_up(&self) -> bool {
-        self.parts.io.state.is_hung_up()
-    }
-
     /// Returns how many bytes may be written before the channel becomes unwritable.
     pub fn bytes_before_unwritable(&self) -> usize {
         self.parts.io.bytes_before_unwritable()

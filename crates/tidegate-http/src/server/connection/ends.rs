@@ -40,24 +40,6 @@ impl<S: Service> Connection<S> {
         self.end_if_done(wire);
     }
 
-    /// Returns `true` if the client has left, as far as this connection cares, while its requests had to
-    /// wait: it gets no responses after the end of its half.
-    pub(super) fn has_left<'a>(&self, wire: &impl Wire<'a>) -> bool {
-        let is_between = self.phase == Phase::Open && !self.decoder.in_body();
-        let gets_responses = self.shared.limits.half_close || self.undecided.is_some();
-        is_between && !gets_responses && wire.has_hung_up()
-    }
-
-    /// Begins no more requests of a client that has left. The rest that it has sent is read and dropped,
-    /// and its end closes the connection.
-    #[cold]
-    pub(super) fn leave<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.forget_kept(wire);
-        self.phase = Phase::Closing;
-        self.end_if_done(wire);
-        self.paused_by(false, wire);
-    }
-
     /// Handles the announcement of a drain: connections are still accepted, and each one ends with
     /// its outstanding responses, or with its next one.
     pub(crate) fn announce_drain(&mut self) {

@@ -375,9 +375,6 @@ impl<S: Service> Connection<S> {
     /// Goes on with what was kept, if the reason to wait is gone.
     pub(crate) fn resume<'a>(&mut self, wire: &mut impl Wire<'a>) {
         if self.paused && !self.body_paused && self.phase != Phase::Lingering {
-            if self.has_left(wire) {
-                return self.leave(wire);
-            }
             let kept = std::mem::take(&mut self.kept);
             self.advance(kept, wire);
         }
