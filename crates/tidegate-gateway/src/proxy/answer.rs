@@ -174,6 +174,8 @@ impl Flight {
             // The server responds without the body, so the client keeps it.
             state.body = None;
         }
+        // Nothing is sent again after this.
+        state.kept = None;
         let Some(Back::Waiting(back)) = state.back.take() else {
             return;
         };

@@ -255,9 +255,7 @@ impl Flight {
             Ok(()) => {
                 let before = std::mem::replace(&mut state.stage, Stage::Exchanging(exchange));
                 let has_body = state.body.is_some();
-                if state.empty.is_some() {
-                    state.finish_empty();
-                }
+                state.send_kept();
                 drop(state);
                 drop(before);
                 if has_body {
@@ -282,6 +280,11 @@ impl Flight {
         why: &ClientError,
         held: Option<Held>,
     ) {
+        if why.was_sent()
+            && let Some(mut state) = self.lock().filter(|state| state.is_at(attempt))
+        {
+            state.forget_kept();
+        }
         let Some(held) = self.replace_connection(attempt, why, held) else {
             return;
         };
@@ -341,6 +344,10 @@ impl Flight {
             (Some(held), Some(target)) => {
                 state.replaced = attempt;
                 state.blocked = false;
+                if let Some(upload) = &state.upload {
+                    // The client is not waited for while there is no connection.
+                    upload.wait(false, self.now());
+                }
                 let before = std::mem::replace(&mut state.stage, Stage::Admitting);
                 drop(state);
                 drop(before);
@@ -368,8 +375,9 @@ impl Flight {
         if let Some(left) = state.attempt_left(now, limit) {
             return self.limit_attempt(&mut state, attempt, left);
         }
+        let is_harmless = state.body_bytes == 0 && self.is_idempotent();
         let safe = match &state.stage {
-            Stage::Exchanging(exchange) => self.is_idempotent() && !exchange.was_answered(),
+            Stage::Exchanging(exchange) => is_harmless && !exchange.was_answered(),
             _ => true,
         };
         state.blame_server(now);

@@ -124,6 +124,7 @@ impl State {
             match body.poll_next(context) {
                 Poll::Pending => return Pumped::Waits,
                 Poll::Ready(Some(Ok(piece))) => {
+                    self.kept.take_if(|kept| !kept.add(&piece));
                     self.body_bytes += piece.len() as u64;
                     if self.body_bytes > most {
                         return Pumped::TooLarge;
@@ -133,7 +134,7 @@ impl State {
                         Ok(Flow::Pause) => self.blocked = true,
                         // The response has come, or the connection has ended: its answer says so.
                         Ok(Flow::Gone) | Err(_) => {
-                            self.body = None;
+                            (self.body, self.kept) = (None, None);
                             return Pumped::Waits;
                         }
                     }
@@ -144,7 +145,9 @@ impl State {
                 Poll::Ready(None) => {
                     let lines = body.trailers().filter(|_| chunked).unwrap_or_default();
                     finish(exchange, &lines);
-                    self.empty = (chunked && self.body_bytes == 0).then(|| Box::new(lines));
+                    if let Some(kept) = &mut self.kept {
+                        kept.end(lines);
+                    }
                     self.body = None;
                     return Pumped::Waits;
                 }
@@ -152,12 +155,24 @@ impl State {
         }
     }
 
-    /// Ends the body of a request that is sent again, if it has ended before without a byte: its head
-    /// still declares it.
-    pub(super) fn finish_empty(&mut self) {
-        if let (Stage::Exchanging(exchange), Some(lines)) = (&mut self.stage, &self.empty) {
+    /// Sends what was read of the body of a request that is sent again. The rest follows.
+    pub(super) fn send_kept(&mut self) {
+        let (Stage::Exchanging(exchange), Some(kept)) = (&mut self.stage, &self.kept) else {
+            return;
+        };
+        if let Some(piece) = kept.piece() {
+            // If the connection has ended, its answer says so.
+            self.blocked = matches!(exchange.write(piece), Ok(Flow::Pause));
+        }
+        if let Some(lines) = kept.trailers() {
             finish(exchange, lines);
         }
+    }
+
+    /// Drops what was read of the body, because a part of the request was sent. The end of an empty
+    /// body stays: such a request may be sent again.
+    pub(super) fn forget_kept(&mut self) {
+        self.kept.take_if(|_| self.body_bytes > 0);
     }
 }
 

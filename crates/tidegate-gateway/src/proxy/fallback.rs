@@ -22,7 +22,8 @@ impl Flight {
             let can_begin = can_begin && state.can_repeat() && self.tunnel.is_none();
             // Both services would carry out an unsafe request.
             let was_sent = matches!(state.stage, Stage::Exchanging(_));
-            let can_begin = can_begin && (!was_sent || self.is_idempotent());
+            let is_harmless = self.is_idempotent() && state.body_bytes == 0;
+            let can_begin = can_begin && (!was_sent || is_harmless);
             let left = self.proxy.fallback_time(state.until, now);
             left.filter(|_| can_begin)
         };

@@ -31,12 +31,12 @@ use tidegate::http::codec::OwnedRequestHead;
 use tidegate::http::{Body, DeferredResponse, ResponseStream};
 use tidegate::isolate::{Attempts, PendingEntry};
 use tidegate::loops::CoarseTimer;
-use tidegate::net::Bytes;
 use tidegate_core::internal::HomeCell;
 
 use super::answer::Answer;
 use super::gate::Gate;
 use super::held::{Side, Upload, Wanted};
+use super::kept::Kept;
 use super::live::{Fallback, ProxyRoute, RouteBasis};
 use super::logged::{Done, End, own_length};
 use super::reply::{self, Reply as _, Shown};
@@ -136,9 +136,9 @@ pub(super) struct State {
     pub(super) back: Option<Back>,
     /// The body of the request, until its end.
     pub(super) body: Option<Body>,
-    /// The trailers of a chunked body that has ended without a byte.
-    pub(super) empty: Option<Box<Bytes>>,
-    /// How many bytes of the body were sent.
+    /// All that was read of the body, as long as it can be sent again.
+    pub(super) kept: Option<Box<Kept>>,
+    /// How many bytes of the body were read.
     pub(super) body_bytes: u64,
     /// When the body was sent, or when the server last took no more of it; 0 before, and for a request
     /// without one.
@@ -178,9 +178,10 @@ impl State {
         server.map(|chosen| chosen.target().clone())
     }
 
-    /// Returns `true` if no byte of the request's body was read: the request can be sent again.
+    /// Returns `true` if the request can be sent again: no byte of its body was read, or what was read
+    /// is kept.
     pub(super) fn can_repeat(&self) -> bool {
-        self.body_bytes == 0
+        self.body_bytes == 0 || self.kept.is_some()
     }
 
     /// Notes which side has used up the time of the attempt. Returns `true` if the client has still
@@ -342,6 +343,7 @@ impl Flight {
     #[inline(always)]
     pub(super) fn new(proxy: &Arc<ProxyRoute>, home: usize, start: Start) -> Arc<Self> {
         let continued = !start.head.as_head().expects_continue();
+        let kept = start.body.is_some().then(Box::default);
         Arc::new(Self {
             proxy: Arc::clone(proxy),
             home,
@@ -357,7 +359,7 @@ impl Flight {
                 tried: 0,
                 back: Some(Back::Waiting(start.back)),
                 body: start.body,
-                empty: None,
+                kept,
                 body_bytes: 0,
                 body_sent: 0,
                 upload: None,

@@ -7,6 +7,7 @@
 //! | `reply` | responses of the gateway itself | |
 //! | `gate` | what all requests share: loops, timers, ids | |
 //! | `freed` | when an attempt has given back what it held | |
+//! | `kept` | the beginning of a body, until something of its request was sent | |
 //! | `held` | what a request holds at its server; which side used up its time | `freed` |
 //! | `logged` | how a request ended: its line in the access log, its count | `gate`, `times` |
 //! | `line` | lines of the access log that are written later: files and tunnels | `logged` |
@@ -47,6 +48,7 @@ mod flights;
 mod freed;
 mod gate;
 mod held;
+mod kept;
 mod line;
 mod live;
 mod lives;

@@ -12,20 +12,32 @@ const ENDS: [fn(&mut Peer); 2] = [
     |server| server.write("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"),
 ];
 
+/// Serves a request, and lets the server end its connection while the next request is on its way to it.
+/// Returns the client and that server.
+fn interrupt(
+    fixture: &Fixture,
+    back: &Upstream,
+    request: &str,
+    end: fn(&mut Peer),
+) -> (Peer, Peer) {
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+    fixture.in_one_turn(|| {
+        client.write(request);
+        end(&mut server);
+    });
+    (client, server)
+}
+
 #[test]
 fn a_request_that_is_sent_elsewhere_is_not_sent_on_the_old_connection() {
     let rows = ENDS.map(|end| [(end, ""), (end, "retry = 1")]);
     for (end, settings) in rows.into_iter().flatten() {
         let back = Upstream::new();
         let fixture = Fixture::with_route(&[&back], settings);
-        let mut client = fixture.send(GET);
-        let mut server = back.accept();
-        server.serve(OK);
-        assert_eq!(client.message().body, "ok");
-        fixture.in_one_turn(|| {
-            client.write(POST);
-            end(&mut server);
-        });
+        let (mut client, mut server) = interrupt(&fixture, &back, POST, end);
         let request = back.accept().serve(OK_CLOSE);
         assert!(request.head.starts_with("POST /pay "), "{}", request.head);
         assert_eq!(client.message().body, "ok");
@@ -33,6 +45,61 @@ fn a_request_that_is_sent_elsewhere_is_not_sent_on_the_old_connection() {
         assert_eq!(fixture.total(Event::Failure), 0);
         fixture.wait_idle();
     }
+}
+
+/// Bodies, with their fields: what is read before the connection ends, and the rest.
+const BODIES: [(&str, &str, &str); 4] = [
+    ("Content-Length: 4", "abcd", ""),
+    ("Content-Length: 4", "ab", "cd"),
+    (
+        "Transfer-Encoding: chunked\r\nTrailer: Checksum",
+        "4\r\nabcd\r\n0\r\nChecksum: 7\r\n\r\n",
+        "",
+    ),
+    (
+        "Transfer-Encoding: chunked",
+        "2\r\nab\r\n",
+        "2\r\ncd\r\n0\r\n\r\n",
+    ),
+];
+
+#[test]
+fn a_body_that_was_read_is_sent_elsewhere_too() {
+    for end in ENDS {
+        for (fields, begin, rest) in BODIES {
+            let back = Upstream::new();
+            let fixture = Fixture::with_route(&[&back], "");
+            let head = POST.replace("Content-Length: 0", fields);
+            let (mut client, mut old) = interrupt(&fixture, &back, &(head + begin), end);
+            let mut server = back.accept();
+            assert!(server.head().starts_with("POST /pay "));
+            assert_eq!(server.bytes(begin.len()), begin);
+            client.write(rest);
+            assert_eq!(server.bytes(rest.len()), rest);
+            server.write(OK);
+            assert_eq!(client.message().body, "ok", "{fields}");
+            assert_eq!(old.rest(), "");
+            assert_eq!(fixture.total(Event::Failure), 0);
+            // Both connections are used again.
+            client.write(GET);
+            server.serve(OK);
+            assert_eq!(client.message().body, "ok");
+            fixture.wait_idle();
+        }
+    }
+}
+
+#[test]
+fn a_long_body_of_which_a_part_was_read_is_not_sent_elsewhere() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "retry = 1");
+    let body = "x".repeat(17 * 1024);
+    let head = POST.replace("Content-Length: 0", "Content-Length: 17408");
+    let (mut client, mut old) = interrupt(&fixture, &back, &(head + &body), ENDS[0]);
+    assert_eq!(client.message().status(), "502");
+    assert_eq!(old.rest(), "");
+    fixture.wait_idle();
+    assert!(back.is_quiet());
 }
 
 #[test]
