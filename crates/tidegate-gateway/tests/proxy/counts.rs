@@ -85,9 +85,7 @@ fn fixed_fallbacks_are_counted() {
 fn fallbacks_to_another_upstream_are_counted() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let settings = "limit = 1\nfallback = { upstream = \"other\", limit = 1 }";
-    let text = route(&[&back], settings);
-    let at = other.address();
-    let world = World::new(&format!("{text}[upstream.other]\nservers = \"{at}\"\n"));
+    let world = World::new(&with_other(&back, &other, settings));
     let _first = world.send(GET);
     let mut server = back.accept();
     server.message();

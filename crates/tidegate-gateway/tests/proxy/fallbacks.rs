@@ -5,22 +5,12 @@ use crate::*;
 
 const POST: &str = "POST /a HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 2\r\n\r\nhi";
 
-/// Makes a gateway whose route falls back to another upstream.
-fn with_other(back: &Upstream, other: &Upstream, settings: &str) -> Fixture {
-    Fixture::new(&with_other_text(back, other, settings))
-}
-
-fn with_other_text(back: &Upstream, other: &Upstream, settings: &str) -> String {
-    let (text, other) = (route(&[back], settings), other.address());
-    format!("{text}[upstream.other]\nservers = \"{other}\"\n")
-}
-
 const FALLBACK: &str = "timeout = \"4s\"\nfallback = { upstream = \"other\" }";
 
 #[test]
 fn a_fallback_may_be_another_upstream() {
     let (gone, other) = (Upstream::new(), Upstream::new());
-    let fixture = with_other(&gone, &other, FALLBACK);
+    let fixture = Fixture::new(&with_other(&gone, &other, FALLBACK));
     let _port = gone.stop();
     let mut client = fixture.send(GET);
     other.accept().serve(OK);
@@ -38,7 +28,7 @@ fn a_fallback_may_be_another_upstream() {
 #[test]
 fn the_time_of_the_route_covers_its_fallback() {
     let (back, other) = (Upstream::new(), Upstream::new());
-    let fixture = with_other(&back, &other, FALLBACK);
+    let fixture = Fixture::new(&with_other(&back, &other, FALLBACK));
     let mut client = fixture.send(GET);
     let mut server = back.accept();
     server.message();
@@ -59,7 +49,7 @@ fn the_time_of_the_route_covers_its_fallback() {
 #[test]
 fn a_fallback_has_all_the_time_that_a_failure_leaves() {
     let (gone, other) = (Upstream::new(), Upstream::new());
-    let fixture = with_other(&gone, &other, FALLBACK);
+    let fixture = Fixture::new(&with_other(&gone, &other, FALLBACK));
     let _port = gone.stop();
     let mut client = fixture.send(GET);
     let mut spare = other.accept();
@@ -75,7 +65,7 @@ fn a_fallback_has_all_the_time_that_a_failure_leaves() {
 fn a_route_says_how_much_of_its_time_its_fallback_has() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let settings = FALLBACK.replace("\"other\"", "\"other\", timeout = \"2s\"");
-    let fixture = with_other(&back, &other, &settings);
+    let fixture = Fixture::new(&with_other(&back, &other, &settings));
     let mut client = fixture.send(GET);
     let mut server = back.accept();
     server.message();
@@ -93,7 +83,7 @@ fn a_route_says_how_much_of_its_time_its_fallback_has() {
 #[test]
 fn no_fallback_begins_when_the_time_of_the_route_is_over() {
     let (back, other) = (Upstream::new(), Upstream::new());
-    let fixture = with_other(&back, &other, FALLBACK);
+    let fixture = Fixture::new(&with_other(&back, &other, FALLBACK));
     let mut client = fixture.send(GET);
     let mut server = back.accept();
     server.message();
@@ -107,7 +97,7 @@ fn no_fallback_begins_when_the_time_of_the_route_is_over() {
 fn an_upstream_of_a_fallback_gets_no_more_than_its_limit() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let settings = "limit = 1\nfallback = { upstream = \"other\", limit = 2 }";
-    let fixture = with_other(&back, &other, settings);
+    let fixture = Fixture::new(&with_other(&back, &other, settings));
     let mut first = fixture.send(GET);
     let mut server = back.accept();
     server.message();
@@ -137,7 +127,7 @@ fn an_upstream_of_a_fallback_gets_no_more_than_its_limit() {
 fn an_upgrade_does_not_fall_back_beside_the_limit_of_tunnels() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let settings = "tunnel = { max = 1 }\nfallback = { upstream = \"other\" }";
-    let fixture = with_other(&back, &other, settings);
+    let fixture = Fixture::new(&with_other(&back, &other, settings));
     let tunnel = open(&fixture, &back);
     let refused = fixture.send(ASK).message();
     assert_eq!(refused.status(), "503");
@@ -155,7 +145,7 @@ fn an_upgrade_does_not_fall_back_beside_the_limit_of_tunnels() {
 fn the_breaker_of_a_fallback_opens_if_its_upstream_is_late() {
     let (gone, other) = (Upstream::new(), Upstream::new());
     let settings = format!("{FALLBACK}\nbreaker = {{ volume = 2, sleep = \"1m\" }}");
-    let fixture = with_other(&gone, &other, &settings);
+    let fixture = Fixture::new(&with_other(&gone, &other, &settings));
     let _port = gone.stop();
     // A request with a body, too: nothing of it was read.
     for request in [GET, POST] {
@@ -178,9 +168,9 @@ fn the_breaker_of_a_fallback_opens_if_its_upstream_is_late() {
 fn a_reload_keeps_the_command_of_a_fallback_or_frees_it() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let settings = "limit = 1\nfallback = { upstream = \"other\" }";
-    let fixture = with_other(&back, &other, settings);
+    let fixture = Fixture::new(&with_other(&back, &other, settings));
     let reload = |settings: &str| {
-        let text = with_other_text(&back, &other, settings);
+        let text = with_other(&back, &other, settings);
         fixture.gateway.reload(config(&text)).unwrap();
     };
     let first = fixture.send(GET);
@@ -205,7 +195,7 @@ fn an_unsafe_request_that_a_server_has_got_does_not_fall_back() {
     for retry in ["", "\nretry = { times = 1, attempt_timeout = \"1s\" }"] {
         for bytes in ["", "HTTP/1.1 2", "garbage\r\n\r\n", "silence"] {
             let (back, other) = (Upstream::new(), Upstream::new());
-            let fixture = with_other(&back, &other, &format!("{FALLBACK}{retry}"));
+            let fixture = Fixture::new(&with_other(&back, &other, &format!("{FALLBACK}{retry}")));
             let mut client = fixture.send(&unsafe_one);
             let mut server = back.accept();
             server.message();
@@ -222,7 +212,7 @@ fn an_unsafe_request_that_a_server_has_got_does_not_fall_back() {
     }
     // Nothing was sent.
     let (gone, other) = (Upstream::new(), Upstream::new());
-    let fixture = with_other(&gone, &other, FALLBACK);
+    let fixture = Fixture::new(&with_other(&gone, &other, FALLBACK));
     drop(gone);
     let mut client = fixture.send(&unsafe_one);
     other.accept().serve(OK);

@@ -7,35 +7,55 @@ const SETTINGS: &str =
     "timeout = \"2s\"\nbreaker = { error_rate = 50, volume = 2, sleep = \"5s\" }";
 const HALF: &str = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf";
 
-/// Sends a request that is served, on connections of its own: the loop has done all that was before.
-fn pass(fixture: &Fixture, back: &Upstream) {
-    let mut client = fixture.send(&GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
-    back.accept().serve(OK_CLOSE);
-    assert_eq!(client.message().body, "ok");
-}
-
 /// Waits for the end of all requests and of the bucket that counts them: then the breaker decides.
 fn judge(fixture: &Fixture) {
     fixture.wait_idle();
     fixture.clock.advance(Duration::from_secs(1));
 }
 
-/// Lets four clients send half of their bodies, which are `half` to their server.
-fn send_halves(
+/// Sends the same request several times, on connections of their own. `read` is what each server reads.
+fn begin(
     fixture: &Fixture,
     back: &Upstream,
-    (request, half): (&str, &str),
+    (count, request): (usize, &str),
+    read: impl Fn(&mut Peer),
 ) -> Vec<(Peer, Peer)> {
     let send = |_| {
         let client = fixture.send(request);
         let mut server = back.accept();
-        server.head();
-        assert_eq!(server.bytes(half.len()), half);
+        read(&mut server);
         (client, server)
     };
-    let halves = (0..4).map(send).collect();
-    pass(fixture, back);
-    halves
+    (0..count).map(send).collect()
+}
+
+fn read_half(server: &mut Peer) {
+    server.head();
+    assert_eq!(server.bytes(4), "half");
+}
+
+/// Lets a client send half of its body. Returns both ends.
+fn send_half(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
+    let client = fixture.send(HALF);
+    let mut server = back.accept();
+    read_half(&mut server);
+    (client, server)
+}
+
+/// Lets the clients send the other half of their bodies.
+fn send_rest(halves: &mut [(Peer, Peer)]) {
+    for (client, server) in halves {
+        client.write("halves");
+        assert_eq!(server.bytes(6), "halves");
+    }
+}
+
+/// Lets clients send their whole bodies.
+fn send_whole(fixture: &Fixture, back: &Upstream, count: usize) -> Vec<(Peer, Peer)> {
+    let request = HALF.replace("half", "bothhalves");
+    begin(fixture, back, (count, &request), |server| {
+        assert_eq!(server.message().body, "bothhalves");
+    })
 }
 
 #[test]
@@ -47,7 +67,12 @@ fn clients_that_do_not_send_their_bodies_do_not_open_the_breaker() {
     for (request, retry) in [(plain, ""), (plain, "\nretry = 2"), (chunked, "")] {
         let back = Upstream::new();
         let fixture = Fixture::with_route(&[&back], &format!("{SETTINGS}{retry}"));
-        let halves = send_halves(&fixture, &back, request);
+        let (request, half) = request;
+        let halves = begin(&fixture, &back, (4, request), |server| {
+            server.head();
+            assert_eq!(server.bytes(half.len()), half);
+        });
+        pass(&fixture, &back);
         fixture.clock.advance(Duration::from_millis(2500));
         for (mut client, mut server) in halves {
             let response = client.message();
@@ -64,16 +89,11 @@ fn clients_that_do_not_send_their_bodies_do_not_open_the_breaker() {
 fn a_client_that_expects_and_then_sends_nothing_is_late() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], SETTINGS);
-    let request = HALF.replace("\r\n\r\nhalf", "\r\nExpect: 100-continue\r\n\r\n");
-    let expecting = (0..3).map(|_| {
-        let mut client = fixture.send(&request);
-        let mut server = back.accept();
-        server.head();
+    let mut expecting = expect_in_vain(&fixture, &back);
+    for (client, server) in &mut expecting {
         server.write("HTTP/1.1 100 Continue\r\n\r\n");
         assert!(client.head().starts_with("HTTP/1.1 100 "));
-        (client, server)
-    });
-    let expecting: Vec<_> = expecting.collect();
+    }
     fixture.clock.advance(Duration::from_millis(2500));
     for (mut client, _server) in expecting {
         assert_eq!(client.message().status(), "408");
@@ -85,20 +105,14 @@ fn a_client_that_expects_and_then_sends_nothing_is_late() {
 /// Sends four requests that expect the agreement of their servers, which are silent.
 fn expect_in_vain(fixture: &Fixture, back: &Upstream) -> Vec<(Peer, Peer)> {
     let request = HALF.replace("\r\n\r\nhalf", "\r\nExpect: 100-continue\r\n\r\n");
-    let send = |_| {
-        let client = fixture.send(&request);
-        let mut server = back.accept();
-        server.head();
-        (client, server)
-    };
-    let expecting = (0..4).map(send).collect();
+    let expecting = begin(fixture, back, (4, &request), |server| drop(server.head()));
     pass(fixture, back);
     expecting
 }
 
-/// Checks that the requests are 504, and that their server is judged for it.
-fn is_judged(fixture: &Fixture, expecting: Vec<(Peer, Peer)>) {
-    for (mut client, _server) in expecting {
+/// Checks that the four requests are 504, and that their server is judged for it.
+fn is_judged(fixture: &Fixture, late: Vec<(Peer, Peer)>) {
+    for (mut client, _server) in late {
         assert_eq!(client.message().status(), "504");
     }
     fixture.wait_idle();
@@ -142,12 +156,10 @@ fn the_time_until_a_server_agrees_to_a_body_is_its_own() {
 fn a_server_that_got_the_last_byte_late_is_not_judged() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], SETTINGS);
-    let mut halves = send_halves(&fixture, &back, (HALF, "half"));
+    let mut halves = begin(&fixture, &back, (4, HALF), read_half);
+    pass(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(1500));
-    for (client, server) in &mut halves {
-        client.write("halves");
-        assert_eq!(server.bytes(6), "halves");
-    }
+    send_rest(&mut halves);
     pass(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(1000));
     for (mut client, _server) in halves {
@@ -164,42 +176,18 @@ fn a_server_that_is_silent_after_the_body_opens_its_breaker() {
     for retry in ["", "\nretry = { times = 1, attempt_timeout = \"1s\" }"] {
         let back = Upstream::new();
         let fixture = Fixture::with_route(&[&back], &format!("{SETTINGS}{retry}"));
-        let whole = (0..4).map(|_| {
-            let client = fixture.send(&HALF.replace("half", "bothhalves"));
-            let mut server = back.accept();
-            assert_eq!(server.message().body, "bothhalves");
-            (client, server)
-        });
-        let whole: Vec<_> = whole.collect();
+        let whole = send_whole(&fixture, &back, 4);
         pass(&fixture, &back);
         fixture.clock.advance(Duration::from_millis(2500));
-        for (mut client, _server) in whole {
-            assert_eq!(client.message().status(), "504");
-        }
-        fixture.wait_idle();
-        assert_eq!(fixture.total(Event::Timeout), 4, "{retry}");
-        judge(&fixture);
-        let refused = fixture.send(GET).message();
-        assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+        is_judged(&fixture, whole);
     }
 }
 
 /// Sends a request whose client takes `upload` for its body, and whose server then takes 10 ms.
 fn send_slowly(fixture: &Fixture, back: &Upstream, at_once: usize, upload: Duration) {
-    let mut halves: Vec<_> = (0..at_once)
-        .map(|_| {
-            let client = fixture.send(HALF);
-            let mut server = back.accept();
-            server.head();
-            assert_eq!(server.bytes(4), "half");
-            (client, server)
-        })
-        .collect();
+    let mut halves = begin(fixture, back, (at_once, HALF), read_half);
     fixture.clock.advance(upload);
-    for (client, server) in &mut halves {
-        client.write("halves");
-        assert_eq!(server.bytes(6), "halves");
-    }
+    send_rest(&mut halves);
     // Once the loop is idle, it has seen the end of each body.
     fixture.clock.advance(Duration::from_millis(10));
     for (client, server) in &mut halves {
@@ -236,13 +224,7 @@ fn a_server_that_is_slow_after_the_body_shrinks_its_limit() {
     let limit = "limit = { kind = \"adaptive\", min = 1, initial = 24, max = 24 }";
     let fixture = Fixture::with_route(&[&back], limit);
     for time in [0, 0, 0, 20, 20, 20].map(Duration::from_secs) {
-        let whole = (0..12).map(|_| {
-            let client = fixture.send(&HALF.replace("half", "bothhalves"));
-            let mut server = back.accept();
-            assert_eq!(server.message().body, "bothhalves");
-            (client, server)
-        });
-        let whole: Vec<_> = whole.collect();
+        let whole = send_whole(&fixture, &back, 12);
         fixture.clock.advance(Duration::from_millis(10) + time);
         for (mut client, mut server) in whole {
             server.write(OK_CLOSE);
@@ -273,23 +255,13 @@ fn clients_that_read_slowly_change_neither_limit_nor_latency() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], settings);
     for time in [0, 0, 0, 20, 20, 20].map(Duration::from_secs) {
-        let reading = (0..12).map(|_| {
-            let client = fixture.send(GET);
-            let mut server = back.accept();
-            server.message();
-            (client, server)
-        });
-        let reading: Vec<_> = reading.collect();
+        let mut reading = begin(&fixture, &back, (12, GET), |server| drop(server.message()));
         fixture.clock.advance(Duration::from_millis(10));
-        let mut reading: Vec<_> = reading
-            .into_iter()
-            .map(|(mut client, mut server)| {
-                server.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nha");
-                client.head();
-                assert_eq!(client.bytes(2), "ha");
-                (client, server)
-            })
-            .collect();
+        for (client, server) in &mut reading {
+            server.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nha");
+            client.head();
+            assert_eq!(client.bytes(2), "ha");
+        }
         // As a client that takes nothing does: the server waits with the rest.
         fixture.clock.advance(time);
         for (client, server) in &mut reading {
@@ -305,27 +277,6 @@ fn clients_that_read_slowly_change_neither_limit_nor_latency() {
     pass(&fixture, &back);
 }
 
-#[test]
-fn a_server_that_is_silent_when_a_client_expects_is_late() {
-    let back = Upstream::new();
-    let settings = SETTINGS.replace("2s", "500ms");
-    let fixture = Fixture::with_route(&[&back], &settings);
-    let request = HALF.replace("\r\n\r\nhalf", "\r\nExpect: 100-continue\r\n\r\n");
-    let expecting = (0..3).map(|_| {
-        let client = fixture.send(&request);
-        let mut server = back.accept();
-        server.head();
-        (client, server)
-    });
-    let expecting: Vec<_> = expecting.collect();
-    fixture.clock.advance(Duration::from_millis(700));
-    for (mut client, _server) in expecting {
-        assert_eq!(client.message().status(), "504");
-    }
-    fixture.wait_idle();
-    assert_eq!(fixture.total(Event::Timeout), 3);
-}
-
 /// A route whose attempts have a second, and requests ten.
 const ATTEMPTS: &str = "timeout = \"10s\"\nretry = { times = 1, attempt_timeout = \"1s\" }";
 
@@ -333,10 +284,7 @@ const ATTEMPTS: &str = "timeout = \"10s\"\nretry = { times = 1, attempt_timeout 
 fn the_time_of_an_attempt_does_not_run_while_the_client_sends() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], ATTEMPTS);
-    let mut client = fixture.send(HALF);
-    let mut server = back.accept();
-    server.head();
-    assert_eq!(server.bytes(4), "half");
+    let (mut client, mut server) = send_half(&fixture, &back);
     for byte in ["h", "a", "l", "v", "e", "s"] {
         fixture.clock.advance(Duration::from_millis(1100));
         client.write(byte);
@@ -355,10 +303,7 @@ fn the_time_of_an_attempt_does_not_run_while_the_client_sends() {
 fn the_time_of_an_attempt_begins_anew_with_the_last_byte_of_the_body() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], ATTEMPTS);
-    let mut client = fixture.send(HALF);
-    let mut server = back.accept();
-    server.head();
-    assert_eq!(server.bytes(4), "half");
+    let (mut client, mut server) = send_half(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(2500));
     client.write("halves");
     assert_eq!(server.bytes(6), "halves");
@@ -377,10 +322,7 @@ fn the_time_of_an_attempt_begins_anew_with_the_last_byte_of_the_body() {
 fn a_client_that_never_ends_its_body_has_the_time_of_the_route() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], ATTEMPTS);
-    let mut client = fixture.send(HALF);
-    let mut server = back.accept();
-    server.head();
-    assert_eq!(server.bytes(4), "half");
+    let (mut client, mut server) = send_half(&fixture, &back);
     for _ in 0..9 {
         fixture.clock.advance(Duration::from_millis(1100));
         pass(&fixture, &back);

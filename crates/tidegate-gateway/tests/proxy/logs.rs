@@ -224,11 +224,7 @@ fn further_attempts_and_fallbacks_are_in_the_line() {
 #[test]
 fn the_response_of_a_fallback_has_the_reason_that_its_client_got() {
     let (back, other) = (Upstream::new(), Upstream::new());
-    let text = route(&[&back], "fallback = { upstream = \"other\" }");
-    let text = format!(
-        "{text}[upstream.other]\nservers = \"{}\"\n",
-        other.address()
-    );
+    let text = with_other(&back, &other, "fallback = { upstream = \"other\" }");
     let world = World::new(&text);
     let mut client = world.send(GET);
     back.accept().message();

@@ -31,6 +31,7 @@ mod secure;
 mod servers;
 mod stale;
 mod starved;
+mod steps;
 mod storm;
 mod trust;
 mod tunnels;
@@ -46,6 +47,8 @@ use tidegate::isolate::{Event, Isolation};
 use tidegate::net::NetGroup;
 use tidegate_gateway::config::{Config, Disk, load};
 use tidegate_gateway::serve::Gateway;
+
+use steps::{pass, serve_first, with_other};
 
 /// How long a test waits for bytes before it fails.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -26,10 +26,7 @@ fn requests_in_flight_end_under_the_old_configuration() {
 fn what_has_not_changed_keeps_its_connections_and_its_counts() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], "limit = 1");
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    let (mut client, mut server) = serve_first(&fixture, &back);
     let address = fixture.address();
     let changed = format!(
         "{}[route.new]\npath = \"/n\"\nrespond = 200\n",
@@ -129,10 +126,7 @@ fn a_configuration_that_cannot_be_used_changes_nothing() {
         why.starts_with("route.files: ") && why.contains("/does/not/exist"),
         "{why}"
     );
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    let (mut client, mut server) = serve_first(&fixture, &back);
     client.write(&GET.replace("/a", "/f/x"));
     server.message();
     let _second = fixture.send(GET);

@@ -18,10 +18,7 @@ fn read(server: &mut Peer) {
 fn on_a_new_connection_in_place_of_one_that_was_closed() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], "");
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    let (mut client, mut server) = serve_first(&fixture, &back);
     client.write(EMPTY);
     read(&mut server);
     drop(server);
@@ -64,9 +61,7 @@ fn in_another_attempt() {
 #[test]
 fn at_the_upstream_of_the_fallback() {
     let (back, spare) = (Upstream::new(), Upstream::new());
-    let spare_at = spare.address();
-    let text = route(&[&back], "fallback = { upstream = \"spare\" }");
-    let text = format!("{text}[upstream.spare]\nservers = [\"{spare_at}\"]\n");
+    let text = with_other(&back, &spare, "fallback = { upstream = \"other\" }");
     let fixture = Fixture::new(&text);
     let mut client = fixture.send(EMPTY);
     read(&mut back.accept());

@@ -129,15 +129,6 @@ fn a_client_that_leaves_in_a_pause_gets_no_further_attempt() {
     assert!(back.is_quiet());
 }
 
-/// Sends a request that is served. Returns both ends, which are used by the next one.
-fn serve_first(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
-    (client, server)
-}
-
 #[test]
 fn a_reused_connection_that_the_server_has_closed_is_replaced() {
     let back = Upstream::new();
@@ -247,13 +238,6 @@ fn nothing_is_repeated_after_a_part_of_a_response() {
         assert_eq!(client.message().status(), "502", "{part:?}");
         assert!(back.is_quiet(), "{part:?}");
     }
-}
-
-/// Sends a request that is served, on connections of its own: the loop has done all that was before.
-fn pass(fixture: &Fixture, back: &Upstream) {
-    let mut client = fixture.send(&GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
-    back.accept().serve(OK_CLOSE);
-    assert_eq!(client.message().body, "ok");
 }
 
 #[test]

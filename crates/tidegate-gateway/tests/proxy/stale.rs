@@ -20,10 +20,7 @@ fn interrupt(
     request: &str,
     end: fn(&mut Peer),
 ) -> (Peer, Peer) {
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    let (mut client, mut server) = serve_first(fixture, back);
     fixture.in_one_turn(|| {
         client.write(request);
         end(&mut server);

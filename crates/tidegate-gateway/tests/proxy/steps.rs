@@ -1,0 +1,25 @@
+//! Steps that the tests of several files share.
+
+use crate::*;
+
+/// Returns the sections of one route to `back`, and of an upstream `other` for its fallback.
+pub(crate) fn with_other(back: &Upstream, other: &Upstream, settings: &str) -> String {
+    let (text, other) = (route(&[back], settings), other.address());
+    format!("{text}[upstream.other]\nservers = \"{other}\"\n")
+}
+
+/// Sends a request that is served. Returns both ends, which are used by the next one.
+pub(crate) fn serve_first(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    server.serve(OK);
+    assert_eq!(client.message().body, "ok");
+    (client, server)
+}
+
+/// Sends a request that is served, on connections of its own: the loop has done all that was before.
+pub(crate) fn pass(fixture: &Fixture, back: &Upstream) {
+    let mut client = fixture.send(&GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+    back.accept().serve(OK_CLOSE);
+    assert_eq!(client.message().body, "ok");
+}
