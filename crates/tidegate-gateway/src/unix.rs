@@ -1,7 +1,7 @@
 //! Unix sockets that listen. One that an earlier process has left behind is replaced, and the path
 //! is removed at the end.
 //!
-//! Invariant: only a socket is ever removed. At the start it is one on which nobody listens, at the
+//! Invariant: only a socket is ever removed. At the start it is one on which no process listens, at the
 //! end the one that was made here.
 
 use std::fs::{FileType, Metadata};

@@ -22,7 +22,7 @@ pub struct ServerState {
     shared: Arc<Shared>,
 }
 
-/// What stays as long as anybody uses the server, whatever its settings become.
+/// What stays as long as the server is used, whatever its settings become.
 #[derive(Debug)]
 struct Shared {
     permits: Permits,
@@ -34,18 +34,18 @@ struct Shared {
     checker: AtomicU64,
 }
 
-/// Finds a server again as long as anybody uses it.
+/// Finds a server again as long as it is used.
 #[derive(Debug)]
 pub(crate) struct WeakServer(Weak<Shared>);
 
 impl WeakServer {
-    /// Returns the server with this weight, if anybody uses it.
+    /// Returns the server with this weight, if it is still used.
     pub(crate) fn get(&self, weight: u32) -> Option<ServerState> {
         let shared = self.0.upgrade()?;
         Some(ServerState { weight, shared })
     }
 
-    /// Returns `true` if nobody uses the server any more.
+    /// Returns `true` if the server is not used any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.0.strong_count() == 0
     }

@@ -159,7 +159,7 @@ pub fn explain(config: &Config, sources: &Sources, asked: &Asked) -> String {
     text
 }
 
-/// Writes how the time of a route is divided that has the upstream of a fallback.
+/// Writes how the time of a route is divided between its attempts and the upstream of its fallback.
 fn write_times(text: &mut String, config: &Config, route: &Named<Route>) {
     let value = &route.value;
     let (Some(whole), Some(attempts), Some(fallback)) =

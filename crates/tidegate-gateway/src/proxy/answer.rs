@@ -287,7 +287,7 @@ impl Flight {
         if !state.is_at(attempt) {
             return;
         }
-        // Nearly all of them. Without a line in the log, nobody asks for what was done.
+        // Nearly all of them. What was done is only needed for a line in the log.
         let is_logged =
             state.fell_back.is_some() || logs_served(self.gate(), &self.route().log, state.status);
         let done = is_logged.then(|| state.done());

@@ -41,7 +41,7 @@ impl ProxyRoute {
     }
 
     /// Returns the call of an attempt whose entry has no timeout of its own: that of a request with a
-    /// body, which says itself who was late. Its retries are still taken from its attempts.
+    /// body, which says itself which side was late. Its retries are still taken from its attempts.
     pub(super) fn untimed(&self, has_body: bool) -> Option<Call<(), Infallible>> {
         let is_timed = self.command.timeout().is_some() || self.timeout().is_some();
         (has_body && is_timed).then(|| self.command.call().timeout(NO_LIMIT))
@@ -288,7 +288,7 @@ impl Flight {
         let Some(held) = self.replace_connection(attempt, why, held) else {
             return;
         };
-        // What a request gets that has ended says nothing about its server.
+        // What comes after the end of a request says nothing about its server.
         if self.lock().is_some_and(|state| state.is_at(attempt)) {
             self.report(why);
         }

@@ -143,7 +143,7 @@ pub(super) struct State {
     /// When the body was sent, or when the server last took no more of it; 0 before, and for a request
     /// without one.
     pub(super) body_sent: u64,
-    /// Tells the time of the client from that of the server, if the request has a body, and more.
+    /// Tells the time of the client from that of the server, for the attempts that need it.
     pub(super) upload: Option<Arc<Upload>>,
     /// How many bytes of the response's body were sent.
     pub(super) sent: u64,
@@ -423,7 +423,7 @@ impl Flight {
     pub(super) fn end_without_response(&self, end: End) {
         let Some(mut rest) = self.leave() else { return };
         let ended = rest.ended.take();
-        // There is nobody to respond to.
+        // There is no client to respond to.
         drop(rest.abandon());
         self.log(ended, end);
     }

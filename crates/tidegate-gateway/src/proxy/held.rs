@@ -56,7 +56,7 @@ impl Admission {
         }
     }
 
-    /// Reports that the attempt ended without a word about its server, not even how long it takes.
+    /// Reports that the attempt says nothing about its server, not even how long it takes.
     pub(super) fn ignore(&self) {
         if let Some(entry) = &self.entry {
             entry.verdict_unsampled(Some(Verdict::Ignored));
@@ -91,7 +91,7 @@ pub(super) struct Upload {
 }
 
 const NOT_WAITING: u64 = u64::MAX;
-/// The client has left: nobody is late.
+/// The client has left: neither side is late.
 const LEFT: u8 = 3;
 
 /// A side of a request.

@@ -113,8 +113,8 @@ impl ProxyRoute {
         }
     }
 
-    /// Returns when the time for the attempts of a request is over that begins at `began`, or that of a
-    /// request for a tunnel; `u64::MAX` for never.
+    /// Returns when the attempts of a request that began at `began` have to end, or those of a request
+    /// for a tunnel; `u64::MAX` if they have no limit.
     pub(super) fn until(&self, began: u64, tunnel: Option<&TunnelRoute>) -> u64 {
         let limit = match tunnel {
             Some(tunnel) => tunnel.command.timeout(),

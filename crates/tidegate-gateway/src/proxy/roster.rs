@@ -1,7 +1,7 @@
 //! The servers of an upstream under all of its settings: those in force, those of requests that have begun
 //! before a reload, and those that a reload prepares.
 //!
-//! A server is the same as long as anybody uses it, also if its weight, its limit or its position in
+//! A server is the same as long as it is used, also if its weight, its limit or its position in
 //! the list changes: its requests in flight count, and it stays up or down.
 //!
 //! # Invariants
@@ -43,7 +43,7 @@ impl Roster {
         self.newest.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Returns a server, with this weight. One that nobody uses begins anew, with this limit.
+    /// Returns a server, with this weight. One that was not used any more begins anew, with this limit.
     pub(super) fn server(
         &self,
         identity: &Identity,
@@ -61,7 +61,7 @@ impl Roster {
         server
     }
 
-    /// Puts settings in force, and runs `apply` before anybody else is in force.
+    /// Puts settings in force, and runs `apply` before others can be.
     pub(super) fn put_in_force<R>(&self, number: u64, apply: impl FnOnce() -> R) -> R {
         let mut in_force = locked(&self.in_force);
         *in_force = number;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_the_same_while_anybody_uses_it() {
+    fn a_server_is_the_same_while_it_is_used() {
         let roster = Roster::default();
         let one = roster.server(&identity(80, 0), 1, Some(2));
         let mut picker = Picker::new(Strategy::RoundRobin, 1);

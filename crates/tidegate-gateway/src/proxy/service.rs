@@ -27,6 +27,7 @@ use super::reply::{self, Reply as _};
 use super::tunnel;
 use crate::command::Problem;
 use crate::config::Network;
+use crate::config::types::{Log, Redirect};
 use crate::fields::{self, Fresh, Ids, Peer, RequestId};
 use crate::route::{RouteRequest, normal_bytes, without_port};
 
@@ -237,6 +238,43 @@ impl Caller {
         response.body(text);
     }
 
+    /// Refuses a request that has no route.
+    #[cold]
+    fn refuse_unrouted(
+        &mut self,
+        why: NoRoute,
+        request: &Request<'_>,
+        to: (&Gate, &Log),
+        (home, began): (usize, u64),
+        response: Response<'_>,
+    ) {
+        let ids = &to.0.ids;
+        let id = self.id(request, ids);
+        let client = self.address(request.channel());
+        let head = request.head();
+        let end = (End::Refused(why.word, why.status), false, why.text.len());
+        let seen = Seen::new(&head, client, id.as_str());
+        log_local(to, (home, began), seen, None, end);
+        response.status(why.status).id((ids, &id)).body(why.text);
+    }
+
+    /// Redirects the client to another address.
+    fn redirect(
+        &mut self,
+        redirect: &Redirect,
+        route: &RouteState,
+        found: &Found<'_, '_>,
+        response: Response<'_>,
+    ) {
+        let id = self.id(&found.request, &route.gate.ids);
+        let status = redirect.status.0;
+        self.log(found, route, &id, (End::Local(status), false, 0));
+        let query = found.request.head().query();
+        let location = fields::location(&redirect.to, found.host, &found.path(), query);
+        let response = response.status(status).id((&route.gate.ids, &id));
+        response.field("Location", location).body("");
+    }
+
     /// Responds to a request whose method is special, unless it is passed on: then it is returned.
     #[cold]
     fn end_special<'a, 'h, 'r>(
@@ -411,17 +449,9 @@ impl Service for ProxyService {
         let (host, name) = asked.host(&head);
         let (route, path) = match find(&live, &head, name) {
             Ok(found) => found,
-            Err(refused) => {
-                let ids = &lives.gate.ids;
-                let id = caller.id(&request, ids);
-                let client = caller.address(request.channel());
+            Err(why) => {
                 let to = (&*lives.gate, &live.config.log);
-                let sent = refused.text.len();
-                let end = (End::Refused(refused.word, refused.status), false, sent);
-                let seen = Seen::new(&head, client, id.as_str());
-                log_local(to, (home, began), seen, None, end);
-                let response = response.status(refused.status).id((ids, &id));
-                return response.body(refused.text);
+                return caller.refuse_unrouted(why, &request, to, (home, began), response);
             }
         };
         let found = Found {
@@ -448,15 +478,7 @@ impl Service for ProxyService {
                     caller.pass_on(route, proxy, found, response);
                 }
             }
-            Action::Redirect(redirect) => {
-                let id = caller.id(&found.request, &route.gate.ids);
-                let end = (End::Local(redirect.status.0), false, 0);
-                caller.log(&found, route, &id, end);
-                let location = fields::location(&redirect.to, host, &found.path(), head.query());
-                let response = response.status(redirect.status.0);
-                let response = response.id((&route.gate.ids, &id));
-                response.field("Location", location).body("");
-            }
+            Action::Redirect(redirect) => caller.redirect(redirect, route, &found, response),
             Action::Respond(fixed) => {
                 let id = caller.id(&found.request, &route.gate.ids);
                 let sent = fixed.send((&route.gate.ids, &id), response);

@@ -111,22 +111,14 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         let addresses: Vec<_> = servers
             .map(|server| before.and_then(|before| before.addresses_of(&server.at)))
             .collect();
-        let members = match before {
-            None => Members::new(&recipe, &addresses, None),
-            Some(before) => {
-                let own = &before.config;
-                let kept = Before {
-                    members: &before.newest(),
-                    same_connections: own.tls == config.tls
-                        && trusts_same(before)
-                        && own.connect_timeout == config.connect_timeout
-                        && own.idle == config.idle,
-                    same_checks: own.health == config.health,
-                };
-                Members::new(&recipe, &addresses, Some(&kept))
-            }
-        };
-        let members = Arc::new(members?);
+        let newest = before.map(|before| before.newest());
+        let old = before.zip(newest.as_deref());
+        let old = old.map(|(before, members)| Before {
+            members,
+            same_connections: trusts_same(before) && before.connects_as(config),
+            same_checks: before.config.health == config.health,
+        });
+        let members = Arc::new(Members::new(&recipe, &addresses, old.as_ref())?);
         let loops = parts.group.loops().len();
         let upstream = Arc::new(Self {
             name: name.to_owned(),
@@ -149,15 +141,23 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         Ok(upstream)
     }
 
-    /// Puts the limits of the servers in force and begins the health checks, when the upstream is in
-    /// force. Those of before end.
+    /// Returns `true` if these settings make connections in the same way, apart from the files of TLS.
+    fn connects_as(&self, config: &types::Upstream) -> bool {
+        let own = &self.config;
+        own.tls == config.tls
+            && own.connect_timeout == config.connect_timeout
+            && own.idle == config.idle
+    }
+
+    /// Puts the settings in force: the limits of the servers, and their health checks. The checks of
+    /// earlier settings end.
     pub(super) fn begin(&self) {
         let members = self.roster.put_in_force(self.number, || self.apply());
         // The last one closes connections. Not under a lock.
         drop(members);
     }
 
-    /// Makes the servers be as the settings say, when these are in force. Returns the members.
+    /// Applies the settings to the servers. Called when the settings are in force. Returns the members.
     fn apply(&self) -> Arc<Members<H>> {
         let members = self.newest();
         members.set_max_in_flight(self.config.max_in_flight.map(|most| most.0));
@@ -301,6 +301,18 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         true
     }
 
+    /// Returns what members are made from.
+    fn recipe(&self) -> Recipe<'_> {
+        Recipe {
+            upstream: &self.name,
+            config: &self.config,
+            labels: &self.labels,
+            trust: self.trust.as_deref(),
+            parts: &self.parts,
+            roster: &self.roster,
+        }
+    }
+
     /// Takes over the addresses of a name. A name that is not found keeps its addresses.
     fn learn(self: &Arc<Self>, setting: usize, found: Result<Vec<SocketAddr>, String>) {
         let (name, label, reports) = (&self.name, &self.labels[setting], &self.parts.reports);
@@ -325,20 +337,12 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         let texts: Vec<String> = found.iter().map(|one| one.ip().to_string()).collect();
         let mut addresses = known.addresses.clone();
         addresses[setting] = Some(found);
-        let recipe = Recipe {
-            upstream: name,
-            config: &self.config,
-            labels: &self.labels,
-            trust: self.trust.as_deref(),
-            parts: &self.parts,
-            roster: &self.roster,
-        };
         let before = Before {
             members: &known.members,
             same_connections: true,
             same_checks: true,
         };
-        let made = Members::new(&recipe, &addresses, Some(&before));
+        let made = Members::new(&self.recipe(), &addresses, Some(&before));
         let members = match made {
             Ok(members) => Arc::new(members),
             Err(why) => {

@@ -7,8 +7,8 @@
 //! `127.0.0.1:80`. The system binds both sockets only if both agree (`SO_REUSEPORT`):
 //!
 //! ```text
-//!   release the old socket ──▶ both agree ──▶ bind the new one ┬▶ accept who waits at the old socket,
-//!   (clients wait there)                                       │  close it
+//!   release the old socket ──▶ both agree ──▶ bind the new one ┬▶ accept the clients that wait at the
+//!   (clients wait there)                                       │  old socket, close it
 //!                                                              └▶ (it fails) the old listener gets its
 //!                                                                 socket back
 //! ```
@@ -33,18 +33,18 @@ pub(super) struct Changes {
     /// Each takes over the socket of an old one.
     pub(super) changed: Vec<(Arc<Listening>, Prepared)>,
     pub(super) certificates: Vec<NewCertificates>,
-    /// New ones that are not open yet: they overlap with listeners that go.
+    /// New listeners that are not open yet: they overlap with old ones that go.
     blocked: Vec<Named<Listener>>,
-    /// They have the sockets of those, to accept the clients that wait, and nothing more.
+    /// Listeners with the sockets of old ones that go. They only accept the clients that wait there.
     pub(super) last: Vec<Arc<Listening>>,
-    /// Old ones that have lost their sockets, and what has them again. The reload has failed then.
+    /// Old listeners that get their sockets back, because the reload has failed.
     pub(super) restored: Restored,
 }
 
 /// Old listeners, and what has their sockets now.
 pub(super) type Restored = Vec<(Arc<Listening>, Result<Listening, StartError>)>;
 
-/// What listeners are opened on.
+/// What each listener needs to be opened.
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'a> {
     pub(super) lives: &'a Arc<Lives>,
@@ -181,7 +181,7 @@ impl Taken {
         let opened = prepared.and_then(|new| new.open_on(self.socket, None, on.lives, on.parts));
         match opened {
             Ok(last) => {
-                // Until nobody waits any more. It fails only if the gateway ends.
+                // Until no client waits any more. It fails only if the gateway ends.
                 let _ = last.server.server().stop_accepting().wait();
                 Some(Arc::new(last))
             }

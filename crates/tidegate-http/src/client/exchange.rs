@@ -175,7 +175,7 @@ impl<H: ExchangeHandler> Exchange<H> {
     }
 
     /// Returns `true` if a part of the response was received before its final head: an interim head
-    /// such as 103, or the begin of a head. What follows is told to the handler.
+    /// such as 103, or the beginning of a head.
     pub fn was_answered(&self) -> bool {
         self.link.slot.has_answer(self.id)
     }

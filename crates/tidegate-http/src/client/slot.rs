@@ -298,7 +298,7 @@ impl<R: Send + 'static> Slot<R> {
         state.answered = self.id();
     }
 
-    /// Returns `true` if that was noted for exchange `id`.
+    /// Returns `true` if a part of a response to exchange `id` was noted.
     pub(super) fn has_answer(&self, id: u64) -> bool {
         self.lock().answered == id
     }

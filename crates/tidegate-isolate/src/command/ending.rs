@@ -29,7 +29,7 @@ pub(super) enum Ended {
     Failure,
     /// The request was invalid, which says nothing about the health of the dependency.
     Ignored,
-    /// There was nobody to do the work, which says nothing about the health of the dependency.
+    /// There was nothing to call, which says nothing about the health of the dependency.
     Unserved,
     TimedOut,
     Cancelled,

@@ -8,7 +8,7 @@
 //! |---|---|---|---|---|---|
 //! | success | SUCCESS | success | yes | yes | ExecutionEmit, Emit, ExecutionSuccess, Success |
 //! | failure | FAILURE | failure | yes | yes | ExecutionError, Error |
-//! | nobody to do it | FAILURE | none; a probe frees its slot | yes | none | ExecutionError, Error |
+//! | nothing to call | FAILURE | none; a probe frees its slot | yes | none | ExecutionError, Error |
 //! | ignored | BAD_REQUEST | none; a probe frees its slot | yes | yes | ExecutionError, Error |
 //! | timed out | TIMEOUT | failure | yes | as dropped | Error |
 //! | cancelled, or dropped without a verdict | CANCELLED | none; a probe reopens it | yes | none | Cancelled |
@@ -136,8 +136,8 @@ impl Entry {
     }
 
     /// Does what [`verdict`](Entry::verdict) does, without a sample for the adaptive limit: for a
-    /// call that does not say how long the dependency takes. `None` means that nobody was there to do
-    /// the work: the call counts as failed, but not for the breaker.
+    /// call that does not say how long the dependency takes. `None` means that there was nothing to
+    /// call: the call counts as failed, but not for the breaker.
     #[doc(hidden)]
     pub fn verdict_unsampled(&self, verdict: Option<Verdict>) -> bool {
         let (state, call) = (&*self.state, self.call());

@@ -11,7 +11,7 @@ use crate::route::HostPattern;
 settings! {
     /// A listener for requests. An address in place of the table is a listener without TLS.
     pub struct Listener short "at" {
-        /// The address to listen on. A Unix socket on which nobody listens is replaced; anything else at
+        /// The address to listen on. A Unix socket on which no process listens is replaced; anything else at
         /// its path is an error.
         at: Address,
         /// TLS. Without it, the listener speaks plain HTTP.
@@ -74,7 +74,7 @@ settings! {
     /// The listener for operators: metrics, streams, state, changes. An address in place of the
     /// table is a listener without tokens, which must be on a loopback address.
     pub struct Admin short "at" {
-        /// The address to listen on. A Unix socket on which nobody listens is replaced; anything else at
+        /// The address to listen on. A Unix socket on which no process listens is replaced; anything else at
         /// its path is an error.
         at: Address,
         /// The token for everything. Without it, nothing can be changed.

@@ -49,6 +49,29 @@ const MOST_INTERIM: u8 = 16;
 /// The time in which interim responses are counted, in nanoseconds.
 const INTERIM_PERIOD: u64 = 1_000_000_000;
 
+/// Counts the interim responses to one request.
+#[derive(Default)]
+struct InterimCount {
+    /// When the period began, in nanoseconds.
+    since: u64,
+    /// How many came in it.
+    count: u8,
+}
+
+impl InterimCount {
+    /// Counts one that comes at `now`. Returns `false` if there are too many.
+    fn add(&mut self, now: u64) -> bool {
+        if now.saturating_sub(self.since) >= INTERIM_PERIOD {
+            *self = Self {
+                since: now,
+                count: 0,
+            };
+        }
+        self.count += 1;
+        self.count <= MOST_INTERIM
+    }
+}
+
 /// How far the exchange in progress is.
 #[derive(Default)]
 struct Course {
@@ -59,8 +82,7 @@ struct Course {
     /// The receiver wants nothing more, and is dropped when the connection is closed: what it holds,
     /// such as a permit, lasts as long as the server may work for it.
     gone: bool,
-    /// How many interim responses came since `Connection::interim_since`.
-    interim: u8,
+    interim: InterimCount,
     responded: bool,
     keep: bool,
     /// Everything of the request was written when the final head came.
@@ -113,8 +135,6 @@ pub(super) struct Connection<R: Send + 'static> {
     since: u64,
     /// How many bytes were sent before the request in progress.
     sent_before: u64,
-    /// Since when interim responses are counted, in nanoseconds.
-    interim_since: u64,
     /// When an idle connection ends, in nanoseconds.
     idle_until: u64,
     /// For when its deadline is set, if that is not the one of a request; otherwise zero.
@@ -140,7 +160,6 @@ impl<R: ExchangeHandler> Connection<R> {
             served: 0,
             since: 0,
             sent_before: 0,
-            interim_since: 0,
             idle_until: u64::MAX,
             watched_until: 0,
             input_over: false,
@@ -300,12 +319,7 @@ impl<R: ExchangeHandler> Connection<R> {
             return false;
         }
         if head.status() < 200 {
-            let now = ctx.now();
-            if now.saturating_sub(self.interim_since) >= INTERIM_PERIOD {
-                (self.interim_since, self.course.interim) = (now, 0);
-            }
-            self.course.interim += 1;
-            if self.course.interim > MOST_INTERIM {
+            if !self.course.interim.add(ctx.now()) {
                 let what = "it sent too many interim responses";
                 self.fail(ExchangeFailure::Unexpected(what), ctx);
                 return false;

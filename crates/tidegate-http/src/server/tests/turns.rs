@@ -245,7 +245,7 @@ fn a_request_that_waits_is_not_begun_when_the_connection_is_gone() {
 
 #[test]
 fn a_client_that_leaves_is_seen_while_a_request_waits() {
-    // As a proxy: who ends its half has left. Nothing is read before that.
+    // As a proxy: a client that ends its half has left. Nothing is read before that.
     for (first, second) in [("GET", "PUT"), ("POST", "GET"), ("PUT", "PUT")] {
         let (mut client, begun) = with_limits(Limits::default().half_close(false));
         client.send(ask(first, "/a") + &ask(second, "/b"));
