@@ -18,6 +18,7 @@
 //! | `members` | the servers of an upstream at one moment: one for each address | `target`, `roster` |
 //! | `upstream` | an upstream: the choice of a server, the addresses of names | `members`, `copies` |
 //! | `live` | routes and upstreams, made from a configuration | `upstream`, `gate` |
+//! | `find` | the route of a request | `live` |
 //! | `flight` | one request that is passed on: its state | `live`, `reply` |
 //! | `flights` | the requests of one connection, and their times | `flight` |
 //! | `attempt` | the attempts of a request: admission, server, connection | `flight` |
@@ -43,6 +44,7 @@ mod connect;
 mod copies;
 mod ended;
 mod fallback;
+mod find;
 mod flight;
 mod flights;
 mod freed;

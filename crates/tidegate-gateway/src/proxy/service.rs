@@ -15,12 +15,13 @@ use tidegate::net::handlers::ProxiedPeer;
 
 use super::asked::Asked;
 use super::connect::Connecting;
+use super::find::{NoRoute, find};
 use super::flight::{Flight, Start, Tries};
 use super::flights::Flights;
 use super::gate::Gate;
 use super::held::Wanted;
 use super::line::Line;
-use super::live::{Action, Fallback, Live, ProxyRoute, RouteState, TunnelRoute};
+use super::live::{Action, Fallback, ProxyRoute, RouteState, TunnelRoute};
 use super::lives::Lives;
 use super::logged::{Done, End, Seen, log_local};
 use super::reply::{self, Reply as _};
@@ -29,7 +30,7 @@ use crate::command::Problem;
 use crate::config::Network;
 use crate::config::types::{Log, Redirect};
 use crate::fields::{self, Fresh, Ids, Peer, RequestId};
-use crate::route::{RouteRequest, normal_bytes, without_port};
+use crate::route::without_port;
 
 /// What a listener knows about its clients.
 #[derive(Debug)]
@@ -519,45 +520,6 @@ impl Service for ProxyService {
 #[inline]
 fn is_special(method: Method<'_>) -> bool {
     method == Method::Connect || fields::has_hops(method)
-}
-
-/// Why a request has no route.
-struct NoRoute {
-    status: u16,
-    /// The word in the log.
-    word: &'static str,
-    text: &'static str,
-}
-
-/// Returns the route of a request for this host, and its path in normal form.
-fn find<'a, 'l>(
-    live: &'l Live,
-    head: &RequestHead<'a>,
-    host: &str,
-) -> Result<(&'l RouteState, Cow<'a, [u8]>), NoRoute> {
-    let refused = |status, word, text| NoRoute { status, word, text };
-    let is_connect = head.method() == Method::Connect;
-    // It has no path.
-    let path = if is_connect { b"/" } else { head.path_bytes() };
-    let path = normal_bytes(path);
-    let path = path.ok_or(refused(400, "path", "the path is not valid\n"))?;
-    let has_header = |name: &str, value: &str| {
-        let mut values = head.get_all(name);
-        values.any(|own| value.is_empty() || own == value.as_bytes())
-    };
-    let asked = RouteRequest {
-        host,
-        path: &path,
-        method: head.method().as_str(),
-        has_header: &has_header,
-    };
-    let found = live.config.table.find(&asked);
-    if found.is_none() && is_connect {
-        return Err(refused(405, "method", "CONNECT is not allowed\n"));
-    }
-    let text = "there is no route for this request\n";
-    let found = found.ok_or(refused(404, "no_route", text))?;
-    Ok((&live.routes[found], path))
 }
 
 /// The client has left, or the server has closed the connection.
