@@ -6,7 +6,7 @@
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use tidegate::ThreadBuilder;
@@ -27,8 +27,8 @@ const LONGEST: usize = 16 * 1024;
 /// What the thread gets.
 enum Order {
     Line(String),
-    /// Tell when all lines before this are written.
-    Flush(std::sync::mpsc::Sender<()>),
+    /// Write a last text, tell when it is written, and write nothing more.
+    Last(String, Sender<()>),
 }
 
 /// Writes reports as lines: those of the gateway from the level `INFO` on, all others from `WARN`
@@ -39,21 +39,22 @@ pub(crate) struct Lines {
     wall: WallTime,
 }
 
-/// Waits for lines that are not written yet.
+/// Adds lines of the program itself to the reports, and ends both.
 #[derive(Clone)]
-pub(crate) struct Flush(SyncSender<Order>);
+pub(crate) struct LinesEnd(SyncSender<Order>);
 
-impl Flush {
+impl LinesEnd {
     /// Returns a writer whose texts are written in turn with the reports.
     pub(crate) fn writer(&self) -> LineWriter {
         LineWriter(self.0.clone())
     }
 
-    /// Waits until the lines so far are written, for at most this time.
-    pub(crate) fn wait(&self, most: Duration) {
+    /// Writes a last text after the lines so far, and waits until it is written, for at most this
+    /// time. Reports that come later are not written, from whichever thread they come.
+    pub(crate) fn end(self, last: &str, most: Duration) {
         let (done, wait) = channel();
         // If the queue is full, the reader has stopped.
-        if self.0.try_send(Order::Flush(done)).is_ok() {
+        if self.0.try_send(Order::Last(last.to_owned(), done)).is_ok() {
             let _ = wait.recv_timeout(most);
         }
     }
@@ -84,7 +85,7 @@ impl Lines {
     pub(crate) fn start(
         out: impl Write + Send + 'static,
         wall: WallTime,
-    ) -> io::Result<(Self, Flush)> {
+    ) -> io::Result<(Self, LinesEnd)> {
         let (to, orders) = sync_channel(WAITING);
         ThreadBuilder::new("reports")
             .detached()
@@ -94,16 +95,21 @@ impl Lines {
             left_out: AtomicU64::new(0),
             wall,
         };
-        Ok((lines, Flush(to)))
+        Ok((lines, LinesEnd(to)))
     }
 }
 
 fn write_all(orders: &Receiver<Order>, mut out: impl Write) {
+    // There is nowhere to report that the reader has left.
+    let mut write = |text: String| drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
     for order in orders {
         match order {
-            // There is nowhere to report that the reader has left.
-            Order::Line(line) => drop(out.write_all(line.as_bytes()).and_then(|()| out.flush())),
-            Order::Flush(done) => drop(done.send(())),
+            Order::Line(line) => write(line),
+            Order::Last(text, done) => {
+                write(text);
+                let _ = done.send(());
+                return;
+            }
         }
     }
 }
@@ -226,13 +232,13 @@ mod tests {
         }
     }
 
-    fn start(out: impl io::Write + Send + 'static) -> (Lines, super::Flush) {
+    fn start(out: impl io::Write + Send + 'static) -> (Lines, super::LinesEnd) {
         Lines::start(out, Arc::new(|| SystemTime::UNIX_EPOCH)).unwrap()
     }
 
     #[test]
     fn connections_need_no_spans_for_it() {
-        let (lines, _flush) = start(Memory::default());
+        let (lines, _end) = start(Memory::default());
         let hint = tracing::Subscriber::max_level_hint(&lines);
         assert_eq!(hint, Some(tracing::level_filters::LevelFilter::INFO));
     }
@@ -240,7 +246,7 @@ mod tests {
     #[test]
     fn a_report_is_a_line_with_time_level_message_and_fields() {
         let memory = Memory::default();
-        let (lines, flush) = start(memory.clone());
+        let (lines, end) = start(memory.clone());
         tracing::subscriber::with_default(lines, || {
             tracing::warn!(target: "tidegate", kind = "disk", left_out = 0_u64, "the disk\nis full");
             tracing::info!(target: "tidegate", origin = "a b", left_out = 3_u64, "reload");
@@ -248,7 +254,7 @@ mod tests {
             tracing::debug!(target: "tidegate", "not shown");
             tracing::error!(target: "other", "shown");
         });
-        flush.wait(Duration::from_secs(30));
+        end.end("", Duration::from_secs(30));
         let expected = "1970-01-01T00:00:00.000Z WARN the disk\n    is full kind=disk\n\
                         1970-01-01T00:00:00.000Z INFO reload origin=\"a b\" left_out=3\n\
                         1970-01-01T00:00:00.000Z ERROR shown\n";
@@ -275,7 +281,7 @@ mod tests {
     fn a_reader_that_has_stopped_delays_nothing_and_lines_are_counted() {
         let memory = Memory::default();
         let ((go, wait), (began, begins)) = (channel(), channel());
-        let (lines, flush) = start(Slow(wait, memory.clone(), began));
+        let (lines, end) = start(Slow(wait, memory.clone(), began));
         tracing::subscriber::with_default(lines, || {
             tracing::warn!("first");
             begins.recv().unwrap();
@@ -287,7 +293,7 @@ mod tests {
             tracing::warn!("last");
         });
         begins.recv().unwrap();
-        flush.wait(Duration::from_secs(30));
+        end.end("", Duration::from_secs(30));
         let written = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
         assert_eq!(written.lines().count(), 1 + WAITING + 1);
         let last = written.lines().last().unwrap();
@@ -301,17 +307,30 @@ mod tests {
     fn a_writer_does_not_wait_for_a_reader_that_has_stopped() {
         let memory = Memory::default();
         let ((go, wait), (began, begins)) = (channel(), channel());
-        let (_lines, flush) = start(Slow(wait, memory.clone(), began));
-        let mut writer = flush.writer();
+        let (_lines, end) = start(Slow(wait, memory.clone(), began));
+        let mut writer = end.writer();
         for line in 0..WAITING + 9 {
             io::Write::write_all(&mut writer, format!("{line}\n").as_bytes()).unwrap();
         }
         begins.recv().unwrap();
         drop(go);
         flush_all(&begins, WAITING - 1);
-        flush.wait(Duration::from_secs(30));
+        end.end("", Duration::from_secs(30));
         let written = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
         assert!(written.starts_with("0\n1\n2\n"), "{written}");
+    }
+
+    #[test]
+    fn nothing_follows_the_last_line() {
+        let memory = Memory::default();
+        let (lines, end) = start(memory.clone());
+        tracing::subscriber::with_default(lines, || {
+            tracing::warn!("before");
+            end.end("ended\n", Duration::from_secs(30));
+            tracing::warn!("after");
+        });
+        let written = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
+        assert!(written.ends_with("WARN before\nended\n"), "{written}");
     }
 
     fn flush_all(begins: &Receiver<()>, lines: usize) {

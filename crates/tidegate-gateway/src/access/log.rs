@@ -88,6 +88,7 @@ impl AccessLog {
             lost: Default::default(),
             reopens: Default::default(),
             closes: Default::default(),
+            owed: Default::default(),
             next: Mutex::new(None),
             problems,
         });
@@ -154,8 +155,15 @@ impl AccessLog {
         })
     }
 
-    /// Ends the log: the lines that wait are written, further ones are lost. The completion ends
-    /// when they are written, which may never happen if the output blocks.
+    /// Announces a line that may come from another thread than the loop's. The log does not end
+    /// before.
+    pub(crate) fn owe(&self) -> OwedLine {
+        self.inner.shared.owed.fetch_add(1, Ordering::Relaxed);
+        OwedLine(self.clone())
+    }
+
+    /// Ends the log: the lines that wait and those that are owed are written, further ones are lost.
+    /// The completion ends when they are written, which may never happen if the output blocks.
     pub fn close(&self) -> SharedCompletion<()> {
         self.inner.close();
         self.inner.ended.clone()
@@ -176,6 +184,20 @@ impl Inner {
     fn close(&self) {
         self.shared.closes.store(true, Ordering::Relaxed);
         self.thread.unpark();
+    }
+}
+
+/// A line that comes before this is dropped.
+#[derive(Debug)]
+pub(crate) struct OwedLine(AccessLog);
+
+impl Drop for OwedLine {
+    fn drop(&mut self) {
+        let inner = &self.0.inner;
+        // ORDERING: Release pairs with the Acquire load of the writer, which then finds the line.
+        if inner.shared.owed.fetch_sub(1, Ordering::Release) == 1 {
+            inner.thread.unpark();
+        }
     }
 }
 

@@ -24,5 +24,6 @@ mod writer;
 
 pub(crate) use line::timestamp;
 pub use log::AccessLog;
+pub(crate) use log::OwedLine;
 pub use record::{Outcome, Record};
 pub use writer::Opener;

@@ -128,6 +128,23 @@ fn all_lines_of_all_loops_are_written_before_the_end() {
 }
 
 #[test]
+fn the_log_ends_after_the_lines_that_are_owed() {
+    let (memory, settings) = (Memory::new(), settings(""));
+    let log = start(&memory, &settings, 1);
+    let (first, second) = (log.owe(), log.owe());
+    let ended = log.close();
+    for (lines, owed) in [(1, first), (2, second)] {
+        assert!(!ended.is_done());
+        log.record(0, &settings, &Record::default());
+        until("the line is written", || log.written() == lines);
+        drop(owed);
+    }
+    ended.wait().unwrap();
+    log.record(0, &settings, &Record::default());
+    assert_eq!((log.written(), log.lost(), memory.lines()), (2, 1, 2));
+}
+
+#[test]
 fn a_line_is_written_without_waiting_for_others() {
     let (memory, settings) = (Memory::new(), settings(""));
     let log = start(&memory, &settings, 1);

@@ -5,7 +5,7 @@
 //! reader that has stopped delays nothing but the thread itself.
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::buffer::Buffer;
@@ -25,6 +25,8 @@ pub(super) struct Shared {
     pub(super) lost: AtomicU64,
     pub(super) reopens: AtomicBool,
     pub(super) closes: AtomicBool,
+    /// How many lines are owed: see [`OwedLine`](super::OwedLine).
+    pub(super) owed: AtomicUsize,
     /// The output that takes the place of the present one.
     pub(super) next: Mutex<Option<Output>>,
     pub(super) problems: Arc<Problems>,
@@ -75,12 +77,14 @@ impl Writer {
         }
     }
 
-    /// Writes lines until the log is closed, and then those that are left.
+    /// Writes lines until the log is closed and none is owed, and then those that are left.
     pub(super) fn run(mut self) {
         loop {
-            // Whoever sets a flag or leaves a first line unparks this thread afterwards. The park
-            // below then returns and sees it.
+            // Whoever sets a flag, leaves a first line or owes none any more unparks this thread
+            // afterwards. The park below then returns and sees it.
             let closes = self.shared.closes.load(Ordering::Relaxed);
+            // ORDERING: Acquire pairs with the Release in the drop of `OwedLine`: the line is there.
+            let closes = closes && self.shared.owed.load(Ordering::Acquire) == 0;
             if self.shared.reopens.swap(false, Ordering::Relaxed) {
                 self.reopen();
             }

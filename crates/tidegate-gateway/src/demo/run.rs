@@ -236,15 +236,11 @@ impl Demo {
         let tallies = self.lane.tallies();
         let rows: Vec<_> = NAMES.into_iter().zip(&tallies).collect();
         let text = summary(&rows, elapsed as f64 / 1e9).join("\n");
-        let Front {
-            operation, parts, ..
-        } = self.front;
+        let operation = self.front.operation;
         // What does not end in time ends with the process.
         let _ = operation.drain().wait_timeout(END);
         operation.close();
-        for group in [&self.load, &parts.group, &parts.own] {
-            drop(group.loops().shutdown(Quiet::none(END)));
-        }
+        drop(self.load.loops().shutdown(Quiet::none(END)));
         format!("{text}\n")
     }
 

@@ -117,6 +117,11 @@ impl Connecting {
     }
 
     fn failed(self, entry: &Entry, limit: Duration, back: DeferredResponse) {
+        if back.is_closed() {
+            // Nobody waits for it, and the connection may have failed because the gateway ends.
+            entry.verdict(Verdict::Ignored);
+            return self.log(End::left(&self.route.gate, self.home), 0);
+        }
         entry.verdict(Verdict::Failure);
         let now = self.route.gate.now(self.home);
         let reason = match Duration::from_nanos(now.saturating_sub(self.began)) >= limit {

@@ -413,10 +413,7 @@ impl Flight {
 
     /// Returns why the connection of the client has ended.
     pub(super) fn left(&self) -> End {
-        match self.gate().cuts(self.home) {
-            true => End::Cut,
-            false => End::ClientLeft,
-        }
+        End::left(self.gate(), self.home)
     }
 
     /// Ends the request to which nothing can be responded. Nothing more begins for it.

@@ -65,7 +65,7 @@ impl Gate {
     /// From this time on, the gateway itself ends connections.
     pub(crate) fn cut_after(&self, time: Duration) {
         let at = self.now(0).saturating_add(as_nanos(time));
-        self.cut_at.store(at, Ordering::Relaxed);
+        self.cut_at.fetch_min(at, Ordering::Relaxed);
     }
 
     /// Returns `true` if the gateway itself ends connections now.

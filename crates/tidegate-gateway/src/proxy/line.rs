@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::gate::Gate;
 use super::logged::{Done, End, Seen, log};
-use crate::access::Record;
+use crate::access::{OwedLine, Record};
 use crate::config::types::Log;
 
 /// What a later line says about its request.
@@ -27,6 +27,8 @@ pub(super) struct Line {
     route: String,
     /// The upstream and the server, if the request was passed on.
     passed: Option<[String; 2]>,
+    /// Another thread may write the line, also when the loop has ended.
+    _owed: OwedLine,
 }
 
 impl Line {
@@ -37,8 +39,9 @@ impl Line {
         seen: Seen<'_>,
         route: &str,
     ) -> Option<Self> {
-        gate.reports.log.as_ref()?;
+        let log = gate.reports.log.as_ref()?;
         Some(Self {
+            _owed: log.owe(),
             gate: Arc::clone(gate),
             settings: Arc::clone(settings),
             home,
@@ -71,7 +74,7 @@ impl Line {
             self.gate.reports.problems.report("files", what);
         }
         let end = match status {
-            0 => End::ClientLeft,
+            0 => End::left(&self.gate, self.home),
             503 => End::Refused(refusal(error), status),
             _ => {
                 (self.done.status, self.done.is_whole) = (status, true);

@@ -65,6 +65,15 @@ pub(super) enum End {
 }
 
 impl End {
+    /// Returns why a connection of a client on loop `home` has ended, if the client has its response
+    /// not or not as a whole.
+    pub(super) fn left(gate: &Gate, home: usize) -> Self {
+        match gate.cuts(home) {
+            true => Self::Cut,
+            false => Self::ClientLeft,
+        }
+    }
+
     /// Returns the status of a response of the gateway itself; 0 if there is none.
     fn status(self) -> u16 {
         match self {

@@ -312,6 +312,12 @@ impl Gateway {
         })
     }
 
+    /// Notes that the gateway itself ends the connections that are open now.
+    pub(super) fn cut(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+        self.lives.gate().cut_after(Duration::ZERO);
+    }
+
     /// Returns `true` until a drain is announced.
     pub fn is_ready(&self) -> bool {
         !self.is_ending.load(Ordering::Relaxed)

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tidegate::isolate::{Isolation, Properties};
+use tidegate::loops::Quiet;
 use tidegate::metrics::Exporter;
 use tidegate::net::NetGroup;
 use tidegate::pool::WorkerPool;
@@ -22,7 +23,8 @@ use crate::parts::Parts;
 use crate::reports::Reports;
 use crate::resolver::Resolver;
 
-/// How long the responses to operators, and the last lines of the access log, may take at the end.
+/// How long the responses to operators, the loops, and the last lines of the access log may take at the
+/// end.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 /// The shortest time between two looks at the files.
 const SHORTEST_LOOK: Duration = Duration::from_millis(200);
@@ -175,16 +177,29 @@ impl Operation {
         self.operator.gateway.drain(announce, deadline)
     }
 
-    /// Ends the streams, the listener for operators and the access log. Waits a short time for what
-    /// is left of them.
+    /// Ends the streams and the listener for operators, the loops of requests with what is left on
+    /// them, the access log, and the loop of operators. Waits a short time for each. The log ends after
+    /// the loops, so that each request has its line.
     pub fn close(&self) {
         if let Some(admin) = &self.admin {
             // An operator who reads slowly does not delay the end.
             let _ = admin.close(LAST_WAIT).wait();
         }
-        if let Some(log) = &self.operator.parts.reports.log {
+        self.cut();
+    }
+
+    /// Ends everything at once: requests that are left are cut, and have their lines.
+    pub(super) fn cut(&self) {
+        let parts = &self.operator.parts;
+        let end = |group: &NetGroup| group.loops().shutdown(Quiet::none(LAST_WAIT));
+        self.operator.gateway.cut();
+        let own = end(&parts.own);
+        // What does not end in time ends with the process.
+        let _ = end(&parts.group).wait();
+        if let Some(log) = &parts.reports.log {
             let _ = log.close().wait_timeout(LAST_WAIT);
         }
+        let _ = own.wait();
     }
 
     /// Returns the name and the address of each listener.

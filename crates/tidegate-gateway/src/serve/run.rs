@@ -15,7 +15,6 @@ use std::time::{Duration, SystemTime};
 
 use tidegate::Clock;
 use tidegate::isolate::{Isolation, Properties};
-use tidegate::loops::Quiet;
 use tidegate::net::NetGroup;
 use tidegate::promise::{Completion, Outcome};
 use tidegate::signal;
@@ -25,7 +24,7 @@ use tidegate_loop::signal::Received;
 use super::gateway::Summary;
 use super::operation::{Operation, OperationParts};
 use crate::config::ConfigFile;
-use crate::lines::{Flush, Lines};
+use crate::lines::{Lines, LinesEnd};
 use crate::notify::Notifier;
 use crate::reports::Reports;
 use crate::resolver::Resolver;
@@ -42,26 +41,50 @@ enum Event {
     Drained(Option<Summary>),
 }
 
-/// Runs a gateway until it is asked to end. Returns the status of the process.
+/// How a gateway has ended.
+enum Ended {
+    /// It has drained.
+    Drained(Option<Summary>),
+    /// It was asked twice, or could not start.
+    Failed,
+}
+
+impl Ended {
+    /// Returns the status of the process, and its last line.
+    fn into_status(self) -> (u8, String) {
+        match self {
+            Self::Drained(summary) => {
+                let summary = summary.map(|summary| summary.to_string());
+                (0, format!("ended; {}\n", summary.unwrap_or_default()))
+            }
+            Self::Failed => (1, String::new()),
+        }
+    }
+}
+
+/// Runs a gateway until it is asked to end. Returns the status of the process. Nothing is printed after
+/// the summary.
 pub(crate) fn run(file: ConfigFile, out: &mut dyn Write) -> u8 {
-    let Some(flush) = report_lines() else {
-        return run_until_end(file, out);
+    let Some(end) = report_lines() else {
+        let (status, last) = run_until_end(file, out).into_status();
+        let _ = out.write_all(last.as_bytes()).and_then(|()| out.flush());
+        return status;
     };
     // A reader of standard error that has stopped must not delay signals.
-    let status = run_until_end(file, &mut flush.writer());
-    flush.wait(LAST_WAIT);
+    let (status, last) = run_until_end(file, &mut end.writer()).into_status();
+    end.end(&last, LAST_WAIT);
     status
 }
 
 /// Writes reports to standard error from now on, unless the process has another subscriber.
-fn report_lines() -> Option<Flush> {
+fn report_lines() -> Option<LinesEnd> {
     let lines = Lines::start(std::io::stderr(), Arc::new(SystemTime::now));
-    let (lines, flush) = lines.ok()?;
+    let (lines, end) = lines.ok()?;
     let is_first = tracing::subscriber::set_global_default(lines).is_ok();
-    is_first.then_some(flush)
+    is_first.then_some(end)
 }
 
-fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> u8 {
+fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> Ended {
     // Before anything listens, so that no signal is lost.
     let (send, events) = channel();
     let signals = [
@@ -77,16 +100,15 @@ fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> u8 {
         Ok(parts) => parts,
         Err(why) => {
             say(out, &why.to_string());
-            return 1;
+            return Ended::Failed;
         }
     };
     let notifier = Arc::clone(&parts.notifier);
-    let groups = [parts.group.clone(), parts.own.clone()];
     let operation = match Operation::start(file, parts) {
         Ok(operation) => operation,
         Err(why) => {
             say(out, why.trim_end());
-            return 1;
+            return Ended::Failed;
         }
     };
     for (name, address) in operation.addresses() {
@@ -101,15 +123,12 @@ fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> u8 {
         );
     }
     notifier.ready();
-    let status = until_end(&operation, &events, &send, out);
-    if status == 0 {
-        operation.close();
+    let ended = until_end(&operation, &events, &send, out);
+    match ended {
+        Ended::Drained(_) => operation.close(),
+        Ended::Failed => operation.cut(),
     }
-    drop(operation);
-    let ended = groups.map(|group| group.loops().shutdown(Quiet::none(Duration::from_secs(1))));
-    // What is left has no time any more: the process ends.
-    ended.into_iter().for_each(|ended| drop(ended.wait()));
-    status
+    ended
 }
 
 /// Returns what a gateway runs on: as many loops as the machine has processors, and one more for
@@ -149,13 +168,13 @@ fn parts() -> tidegate::Result<OperationParts> {
     })
 }
 
-/// Does what signals ask for, until the end. Returns the status of the process.
+/// Does what signals ask for, until the end.
 fn until_end(
     operation: &Operation,
     events: &Receiver<Event>,
     send: &Sender<Event>,
     out: &mut dyn Write,
-) -> u8 {
+) -> Ended {
     let mut draining = false;
     while let Ok(event) = events.recv() {
         match event {
@@ -169,7 +188,7 @@ fn until_end(
             Event::Changed => say(out, &reload(operation, "file change")),
             Event::Signal(received) if draining => {
                 say(out, &format!("{received} again: ends at once"));
-                return 1;
+                return Ended::Failed;
             }
             Event::Signal(received) => {
                 draining = true;
@@ -188,14 +207,10 @@ fn until_end(
                     let _ = send.send(Event::Drained(summary));
                 });
             }
-            Event::Drained(summary) => {
-                let summary = summary.map(|summary| summary.to_string());
-                say(out, &format!("ended; {}", summary.unwrap_or_default()));
-                return 0;
-            }
+            Event::Drained(summary) => return Ended::Drained(summary),
         }
     }
-    0
+    Ended::Drained(None)
 }
 
 /// Reads the configuration again. Returns what to say about it.

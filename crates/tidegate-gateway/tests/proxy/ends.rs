@@ -1,5 +1,9 @@
 //! Drains.
 
+use std::sync::mpsc::channel;
+
+use crate::logs::value;
+use crate::operation::World;
 use crate::*;
 
 #[test]
@@ -64,4 +68,39 @@ fn a_request_that_does_not_end_is_cut_at_the_deadline() {
         (String::new(), String::new())
     );
     fixture.wait_idle();
+}
+
+/// The loop is held when the drain has ended, before the services of its connections are dropped.
+#[test]
+fn each_request_that_is_cut_has_its_line_when_the_log_ends() {
+    let back = Upstream::new();
+    let world = World::with_route(&[&back], "timeout = false");
+    let _clients = [(); 3].map(|()| world.send(GET));
+    let _servers = [(); 3].map(|()| {
+        let mut server = back.accept();
+        server.message();
+        server
+    });
+    let ((free, held), (began, begins)) = (channel::<()>(), channel::<()>());
+    let gateway = world.operation.gateway();
+    let drained = gateway.drain(Duration::ZERO, Duration::from_secs(1));
+    drained.finally(move |_| {
+        drop(began);
+        let _ = held.recv();
+    });
+    // The deadline, and not yet the time at which a drain gives up its handlers.
+    world.clock.jump(Duration::from_millis(1200));
+    let _ = begins.recv();
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| world.operation.close());
+        tidegate_testkit::until("the loop ends, or the log", || {
+            closing.is_finished() || world.parts.group.loops().is_shutting_down()
+        });
+        drop(free);
+    });
+    let lines = world.lines(3);
+    assert_eq!(lines.len(), 3);
+    for line in &lines {
+        assert_eq!(value(line, "reason"), Some("closing"), "{line}");
+    }
 }

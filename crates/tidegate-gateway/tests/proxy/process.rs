@@ -112,6 +112,34 @@ impl Drop for Program {
     }
 }
 
+/// A file that is removed at the end.
+struct LogFile(PathBuf);
+
+impl LogFile {
+    fn new(name: &str) -> Self {
+        let file = format!("tidegate-{name}-{}.log", std::process::id());
+        Self(std::env::temp_dir().join(file))
+    }
+
+    /// Returns the section of a configuration that writes the log here.
+    fn section(&self) -> String {
+        format!("[log]\nfile = {:?}\n", self.0)
+    }
+
+    /// Returns how many lines there are, and how many of them are about a request that was cut.
+    fn lines(&self) -> (usize, usize) {
+        let text = std::fs::read_to_string(&self.0).unwrap();
+        let cut = text.matches("\"reason\":\"closing\"").count();
+        (text.lines().count(), cut)
+    }
+}
+
+impl Drop for LogFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 fn text(back: &Upstream, drain: &str) -> String {
     format!(
         "[listen]\nhttp = \"127.0.0.1:0\"\n[drain]\n{drain}\n{}",
@@ -210,15 +238,41 @@ fn a_signal_finishes_the_requests_and_the_status_is_0() {
 #[test]
 fn a_second_signal_ends_at_once() {
     let back = Upstream::new();
-    let mut program = Program::start("twice", &text(&back, "announce = \"60s\""));
+    let log = LogFile::new("twice");
+    let text = text(&back, "announce = \"60s\"") + &log.section();
+    let mut program = Program::start("twice", &text);
     let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
     client.write(GET);
-    back.accept().message();
+    let mut server = back.accept();
+    server.message();
     program.signal("TERM");
     assert!(program.line().starts_with("SIGTERM received: "));
     program.signal("TERM");
     assert!(program.line().contains("again"));
     assert_eq!(program.status(), Some(1));
+    assert_eq!(log.lines(), (1, 1), "the request has its line");
+}
+
+#[test]
+fn the_summary_is_the_last_line_and_each_request_has_its_line_before() {
+    let (back, log) = (Upstream::new(), LogFile::new("summary"));
+    let text = text(&back, "announce = \"0s\"\ndeadline = \"1ms\"") + &log.section();
+    let mut program = Program::start("summary", &text);
+    let address = program.address();
+    let clients: Vec<(Peer, Peer)> = (0..20)
+        .map(|_| {
+            let mut client = Peer::new(TcpStream::connect(&address).unwrap());
+            client.write(GET);
+            let mut server = back.accept();
+            server.message();
+            (client, server)
+        })
+        .collect();
+    program.signal("TERM");
+    while !program.line().starts_with("ended") {}
+    assert_eq!(log.lines(), (clients.len(), clients.len()));
+    assert_eq!(program.rest(), "", "nothing follows the summary");
+    assert_eq!(program.status(), Some(0));
 }
 
 #[test]
