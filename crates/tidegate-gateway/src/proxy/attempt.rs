@@ -412,6 +412,7 @@ impl Flight {
             return self.give_up(reason.into());
         };
         state.tries = Some(tries);
+        state.note_failed(reason);
         state.attempt += 1;
         state.blocked = false;
         let before = std::mem::replace(&mut state.stage, Stage::Pausing(None));

@@ -59,6 +59,9 @@ impl Flight {
     ) -> Stage {
         state.attempt += 1;
         state.fell_back = Some(instead_of);
+        if !instead_of.is_refusal() {
+            state.note_failed(instead_of);
+        }
         state.server = None;
         state.blocked = false;
         // It has a timer of its own.

@@ -156,6 +156,8 @@ pub(super) struct State {
     pub(super) tries: Option<Tries>,
     /// The server of the last attempt.
     pub(super) server: Option<Chosen<Answer>>,
+    /// Why the last attempt has failed that was made before the one in progress.
+    failed: Option<Reason>,
     /// Why the request goes to the upstream of the fallback, if it does.
     pub(super) fell_back: Option<Reason>,
     /// When the time of the request is over, in nanoseconds.
@@ -229,6 +231,20 @@ impl State {
         } else {
             Side::Server
         }
+    }
+
+    /// Notes why an attempt has failed, before the next one.
+    pub(super) fn note_failed(&mut self, reason: Reason) {
+        if self.failed.is_none() || !reason.is_refusal() {
+            self.failed = Some(reason);
+        }
+    }
+
+    /// Returns the problem that the client gets. A request of which an attempt was made is not refused
+    /// any more: what is refused is only the next attempt.
+    fn problem_shown(&self, problem: Problem) -> Problem {
+        let failed = self.failed.filter(|_| problem.reason.is_refusal());
+        failed.map_or(problem, Problem::from)
     }
 
     /// Returns `true` if nothing of the response was sent.
@@ -369,6 +385,7 @@ impl Flight {
                 continued,
                 tries: start.tries,
                 server: None,
+                failed: None,
                 fell_back: None,
                 until: start.until,
                 limit: None,
@@ -428,6 +445,9 @@ impl Flight {
     /// Ends the request without a response of its upstream: with the fallback of its route, or with
     /// the problem. A response that has begun is cut.
     pub(super) fn give_up(self: &Arc<Self>, problem: Problem) {
+        let Some(state) = self.lock() else { return };
+        let problem = state.problem_shown(problem);
+        drop(state);
         if self.fall_back(problem.reason) {
             return;
         }

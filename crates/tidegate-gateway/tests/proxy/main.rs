@@ -2,6 +2,7 @@
 //! clock.
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
+mod again;
 mod counts;
 mod ends;
 mod fails;
