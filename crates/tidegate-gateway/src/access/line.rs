@@ -51,8 +51,8 @@ pub(super) fn write(line: &mut Vec<u8>, record: &Record<'_>, with_query: bool) {
     if let Some(reason) = record.reason {
         text(line, "reason", reason);
     }
-    if record.fallback {
-        line.extend_from_slice(b",\"fallback\":true");
+    if let Some(fallback) = record.fallback {
+        text(line, "fallback", fallback.word());
     }
     if record.cut {
         line.extend_from_slice(b",\"cut\":true");
@@ -160,14 +160,14 @@ mod tests {
             sent: 20,
             outcome: Outcome::Refused,
             reason: Some("limit"),
-            fallback: true,
+            fallback: Some(Outcome::Failed),
             cut: true,
         };
         let expected = "{\"time\":\"2024-02-28T23:59:59.042Z\",\"id\":\"7f\",\"client\":\"10.0.0.1\",\
              \"method\":\"GET\",\"host\":\"shop.example\",\"path\":\"/cart\",\"status\":503,\
              \"route\":\"cart\",\"upstream\":\"shop\",\"server\":\"10.0.0.2:80\",\"attempts\":2,\
              \"waiting_ms\":1.500,\"running_ms\":20.007,\"total_ms\":21.507,\"received\":10,\
-             \"sent\":20,\"outcome\":\"refused\",\"reason\":\"limit\",\"fallback\":true,\"cut\":true}\n";
+             \"sent\":20,\"outcome\":\"refused\",\"reason\":\"limit\",\"fallback\":\"failed\",\"cut\":true}\n";
         assert_eq!(line(&record, false), expected);
         assert!(line(&record, true).contains("\"path\":\"/cart\",\"query\":\"token=marker\","));
         assert!(!format!("{record:?}").contains("marker"));

@@ -83,8 +83,9 @@ pub struct Record<'a> {
     pub outcome: Outcome,
     /// Why it was refused or failed: the word that the client got.
     pub reason: Option<&'a str>,
-    /// `true` if the client got the response of a fallback.
-    pub fallback: bool,
+    /// How the fallback ended, if the request had one: the client got its response, it failed, or its
+    /// upstream admitted no more.
+    pub fallback: Option<Outcome>,
     /// `true` if the response was cut: the client got its head, and not all of its body.
     pub cut: bool,
 }
@@ -111,7 +112,7 @@ impl Default for Record<'_> {
             sent: 0,
             outcome: Outcome::Success,
             reason: None,
-            fallback: false,
+            fallback: None,
             cut: false,
         }
     }

@@ -8,14 +8,14 @@ use super::flight::{Ended, Flight};
 use super::line::{Line, Passage};
 use super::logged::{Done, End, Seen, log};
 use super::upstream::Chosen;
-use crate::access::Record;
+use crate::access::{Outcome, Record};
 use crate::command::Reason;
 
 impl Flight {
     /// Logs the end of the request. `ended` is what `State::end` has returned: `None` if the request
     /// had ended before.
     pub(super) fn log(&self, ended: Option<Ended>, end: End) {
-        let Some(Ended { done, server }) = ended else {
+        let Some(Ended { mut done, server }) = ended else {
             return;
         };
         match end {
@@ -24,7 +24,7 @@ impl Flight {
             _ => {}
         }
         if done.fell_back.is_some() {
-            self.count_fallback(&done, end);
+            done.fallback = self.end_fallback(&done, end);
         }
         let settings = &self.route().log;
         log(self.gate(), settings, self.home, done, end, |record| {
@@ -45,17 +45,20 @@ impl Flight {
         });
     }
 
-    /// Counts how the fallback of the request has ended, for its command.
-    fn count_fallback(&self, done: &Done, end: End) {
+    /// Counts how the fallback of the request has ended, for its command, and returns it. What the client
+    /// does says nothing about it.
+    fn end_fallback(&self, done: &Done, end: End) -> Option<Outcome> {
         let is_fixed = self.proxy.fallback_route().is_none();
         let is_served = matches!(end, End::Served) && done.status < 500;
-        let event = match end {
-            End::Served | End::Problem(..) if is_fixed || is_served => Event::FallbackSuccess,
-            End::Served | End::Problem(..) => Event::FallbackFailure,
-            // What the client does says nothing about it.
-            _ => return,
+        let (outcome, event) = match end {
+            End::Served | End::Problem(..) if is_fixed || is_served => {
+                (Outcome::Success, Event::FallbackSuccess)
+            }
+            End::Served | End::Problem(..) => (Outcome::Failed, Event::FallbackFailure),
+            _ => return None,
         };
         self.proxy.command.count(event);
+        Some(outcome)
     }
 
     /// Returns the tunnel that the request has become, for the log.

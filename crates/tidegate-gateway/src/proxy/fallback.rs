@@ -33,6 +33,9 @@ impl Flight {
         // The command and its listeners run outside of the lock.
         let Ok(entry) = fallback.command.admit() else {
             self.proxy.command.count(Event::FallbackRejection);
+            if let Some(mut state) = self.lock() {
+                state.fallback_refused = true;
+            }
             return false;
         };
         let Some(mut state) = self.lock() else {

@@ -42,6 +42,7 @@ use super::logged::{Done, End, own_length};
 use super::reply::{self, Reply as _, Shown};
 use super::times::Times;
 use super::upstream::Chosen;
+use crate::access::Outcome;
 use crate::command::{Problem, Reason};
 use crate::fields::RequestId;
 
@@ -160,6 +161,8 @@ pub(super) struct State {
     failed: Option<Reason>,
     /// Why the request goes to the upstream of the fallback, if it does.
     pub(super) fell_back: Option<Reason>,
+    /// The upstream of the fallback has admitted no more requests.
+    pub(super) fallback_refused: bool,
     /// When the time of the request is over, in nanoseconds.
     pub(super) until: u64,
     /// The limits of the fallback and of the attempt.
@@ -273,6 +276,7 @@ impl State {
         Done {
             attempts: self.tried,
             fell_back: self.fell_back,
+            fallback: self.fallback_refused.then_some(Outcome::Refused),
             times: self.times,
             received: self.body_bytes,
             sent: self.sent,
@@ -387,6 +391,7 @@ impl Flight {
                 server: None,
                 failed: None,
                 fell_back: None,
+                fallback_refused: false,
                 until: start.until,
                 limit: None,
                 attempt_limit: None,

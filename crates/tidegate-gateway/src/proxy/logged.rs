@@ -17,8 +17,10 @@ use crate::route::without_port;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     pub(super) attempts: u32,
-    /// What the response of a fallback replaces, if the client got one.
+    /// What the fallback replaces, if the request has one that has begun.
     pub(super) fell_back: Option<Reason>,
+    /// How the fallback ended. That of a request that still runs has not ended, unless it was refused.
+    pub(super) fallback: Option<Outcome>,
     pub(super) times: Times,
     /// The bytes of both bodies.
     pub(super) received: u64,
@@ -35,6 +37,7 @@ impl Done {
         Self {
             attempts: 0,
             fell_back: None,
+            fallback: None,
             times: Times {
                 began,
                 ..Times::default()
@@ -153,6 +156,7 @@ pub(super) fn log_local(
     };
     let done = Done {
         fell_back,
+        fallback: fell_back.map(|_| Outcome::Success),
         sent: own_length(seen.method, end.status(), sent),
         ..Done::began(began)
     };
@@ -205,7 +209,7 @@ pub(super) fn log<'a>(
         sent: done.sent,
         outcome,
         reason,
-        fallback: done.fell_back.is_some(),
+        fallback: done.fallback,
         cut: done.status > 0 && !done.is_whole,
         ..Record::default()
     });
