@@ -31,11 +31,13 @@ pub(crate) enum Reason {
     BadResponse,
     /// The gateway itself failed.
     Internal,
+    /// The client took no byte of its response in time.
+    SlowReader,
 }
 
 impl Reason {
     /// All reasons, in their order.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Limit,
         Self::Breaker,
         Self::Rate,
@@ -47,6 +49,7 @@ impl Reason {
         Self::Closed,
         Self::BadResponse,
         Self::Internal,
+        Self::SlowReader,
     ];
 
     /// Returns the word of the reason.
@@ -63,6 +66,7 @@ impl Reason {
             Self::Closed => "closed",
             Self::BadResponse => "bad_response",
             Self::Internal => "internal",
+            Self::SlowReader => "slow_reader",
         }
     }
 
@@ -74,6 +78,8 @@ impl Reason {
             Self::Timeout => 504,
             Self::Connect | Self::Closed | Self::BadResponse => 502,
             Self::Internal => 500,
+            // Nothing can be sent to such a client.
+            Self::SlowReader => 0,
         }
     }
 

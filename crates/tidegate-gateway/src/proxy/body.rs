@@ -66,7 +66,7 @@ impl Flight {
             Pumped::Refused(reason) => {
                 self.end_without_response(End::Refused(reason.word(), reason.status()));
             }
-            Pumped::Gone => self.abandon(),
+            Pumped::Gone => self.abandon(None),
         }
     }
 

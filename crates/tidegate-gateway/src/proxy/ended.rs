@@ -9,7 +9,6 @@ use super::line::{Line, Passage};
 use super::logged::{Done, End, Seen, log};
 use super::upstream::Chosen;
 use crate::access::{Outcome, Record};
-use crate::command::Reason;
 
 impl Flight {
     /// Logs the end of the request. `ended` is what `State::end` has returned: `None` if the request
@@ -19,8 +18,7 @@ impl Flight {
             return;
         };
         match end {
-            End::Problem(reason, _) => self.route().counts.add(reason),
-            End::Cut => self.route().counts.add(Reason::Closing),
+            End::Problem(reason, _) | End::Cut(reason) => self.route().counts.add(reason),
             _ => {}
         }
         if done.fell_back.is_some() {

@@ -428,9 +428,10 @@ impl Flight {
         self.refuse_client(408, "the body did not come in time\n");
     }
 
-    /// Ends the request because its client has left. Nothing more begins for it.
-    pub(super) fn abandon(&self) {
-        self.end_without_response(self.left());
+    /// Ends the request because the connection of its client has ended: for this reason, or because the
+    /// client has left. Nothing more begins for it.
+    pub(super) fn abandon(&self, why: Option<Reason>) {
+        self.end_without_response(why.map_or_else(|| self.left(), End::Cut));
     }
 
     /// Returns why the connection of the client has ended.

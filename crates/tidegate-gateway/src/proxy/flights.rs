@@ -21,6 +21,7 @@ use tidegate_core::internal::HomeCell;
 
 use super::flight::Flight;
 use super::gate::Gate;
+use crate::command::Reason;
 
 /// The requests of one connection.
 pub(super) struct Flights {
@@ -71,13 +72,14 @@ impl Flights {
         }
     }
 
-    /// Ends all requests: their client has left.
-    pub(super) fn abandon(self: &Arc<Self>) {
+    /// Ends all requests: their connection has ended for this reason, or their client has left.
+    pub(super) fn abandon(self: &Arc<Self>, why: Option<Reason>) {
         let flights = Arc::clone(self);
-        self.gate.on_loop(self.home, move || flights.abandon_here());
+        let abandon = move || flights.abandon_here(why);
+        self.gate.on_loop(self.home, abandon);
     }
 
-    fn abandon_here(&self) {
+    fn abandon_here(&self, why: Option<Reason>) {
         let Some(mut state) = self.borrow() else {
             return;
         };
@@ -87,7 +89,7 @@ impl Flights {
             timer.cancel();
         }
         for flight in all.iter().filter_map(Weak::upgrade) {
-            flight.abandon();
+            flight.abandon(why);
         }
     }
 

@@ -63,8 +63,9 @@ pub(super) enum End {
     Refused(&'static str, u16),
     /// The client has left.
     ClientLeft,
-    /// The gateway has cut it at the deadline of its end.
-    Cut,
+    /// The gateway has cut the connection of the client: at its own end, or because the client took
+    /// nothing.
+    Cut(Reason),
 }
 
 impl End {
@@ -72,7 +73,7 @@ impl End {
     /// not or not as a whole.
     pub(super) fn left(gate: &Gate, home: usize) -> Self {
         match gate.cuts(home) {
-            true => Self::Cut,
+            true => Self::Cut(Reason::Closing),
             false => Self::ClientLeft,
         }
     }
@@ -81,7 +82,7 @@ impl End {
     fn status(self) -> u16 {
         match self {
             Self::Local(status) | Self::Problem(_, status) | Self::Refused(_, status) => status,
-            Self::Served | Self::ClientLeft | Self::Cut => 0,
+            Self::Served | Self::ClientLeft | Self::Cut(_) => 0,
         }
     }
 }
@@ -232,7 +233,7 @@ fn outcome(done: &Done, end: End) -> (Outcome, Option<&'static str>) {
         End::Problem(reason, _) => problem(reason),
         End::Refused(word, _) => (Outcome::Refused, Some(word)),
         End::ClientLeft => (Outcome::Failed, Some("client_left")),
-        End::Cut => (Outcome::Failed, Some(Reason::Closing.word())),
+        End::Cut(reason) => (Outcome::Failed, Some(reason.word())),
     }
 }
 

@@ -26,7 +26,7 @@ use super::lives::Lives;
 use super::logged::{Done, End, Seen, log_local};
 use super::reply::{self, Reply as _};
 use super::tunnel;
-use crate::command::Problem;
+use crate::command::{Problem, Reason};
 use crate::config::Network;
 use crate::config::types::{Log, Redirect};
 use crate::fields::{self, Fresh, Ids, Peer, RequestId};
@@ -84,6 +84,8 @@ struct Caller {
     fresh: Fresh,
     /// The requests that are passed on, once there was one.
     flights: Option<Arc<Flights>>,
+    /// Why the server ends the connection, unless it is the client that leaves.
+    cut: Option<Reason>,
 }
 
 /// A request and what was found out about it.
@@ -116,6 +118,7 @@ impl ProxyService {
                 peer: None,
                 fresh: Fresh::default(),
                 flights: None,
+                cut: None,
             },
         }
     }
@@ -514,6 +517,10 @@ impl Service for ProxyService {
             (end, false, 0),
         );
     }
+
+    fn slow_reader(&mut self) {
+        self.caller.cut = Some(Reason::SlowReader);
+    }
 }
 
 /// Returns `true` if requests with this method are not always passed on.
@@ -526,7 +533,7 @@ fn is_special(method: Method<'_>) -> bool {
 impl Drop for ProxyService {
     fn drop(&mut self) {
         if let Some(flights) = &self.caller.flights {
-            flights.abandon();
+            flights.abandon(self.caller.cut);
         }
     }
 }

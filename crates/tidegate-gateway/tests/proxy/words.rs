@@ -1,6 +1,6 @@
 //! The words of the access log that tell similar ends of requests from each other.
 
-use crate::logs::has;
+use crate::logs::{has, value};
 use crate::operation::World;
 use crate::*;
 
@@ -45,4 +45,29 @@ fn a_fallback_that_fails_or_is_refused_is_logged_as_such() {
     let totals = &route.unwrap().totals;
     let counts = [Event::FallbackFailure, Event::FallbackRejection].map(|event| totals[event]);
     assert_eq!(counts, [2, 1]);
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_a_slow_reader() {
+    let back = Upstream::new();
+    let world = World::with_route(&[&back], "timeout = false");
+    let _client = world.send(GET);
+    let mut server = back.accept();
+    server.serve("HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n");
+    let log = world.parts.reports.log.as_ref().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| while server.0.write_all(&[b'x'; 1 << 16]).is_ok() {});
+        tidegate_testkit::until("the client is cut", || {
+            // The systems may still take bytes into their memory, which is progress.
+            world.clock.advance(Duration::from_secs(10));
+            log.written() > 0
+        });
+    });
+    let lines = world.lines(1);
+    has(&lines[0], &[("status", "200"), ("outcome", "failed")]);
+    has(&lines[0], &[("reason", "slow_reader"), ("cut", "true")]);
+    assert_ne!(value(&lines[0], "sent"), Some("0"));
+    let metrics = world.get("/metrics").body;
+    let line = "tidegate_route_problems_total{route=\"shop\",reason=\"slow_reader\"} 1";
+    assert!(metrics.contains(line), "{metrics}");
 }

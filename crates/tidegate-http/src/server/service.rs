@@ -68,6 +68,11 @@ pub trait Service: Send + 'static {
     ) {
         let _ = (reason, head, channel);
     }
+
+    /// Is told that the server resets the connection because its client took no byte of a response for
+    /// [`Limits::send_time`](super::Limits::send_time). The service is dropped next. Use it for a log.
+    /// Unless it is implemented, it does nothing.
+    fn slow_reader(&mut self) {}
 }
 
 /// A closure that all connections share.

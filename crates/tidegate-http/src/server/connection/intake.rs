@@ -1,6 +1,7 @@
 //! The body of the current request: receives, discards or refuses it.
 
 use bytes::Bytes;
+use tidegate_core::CaughtPanic;
 use tidegate_core::internal::contain;
 use tidegate_promise::Failure;
 
@@ -115,14 +116,19 @@ impl<S: Service> Connection<S> {
     ) {
         if let Some(channel) = &self.channel {
             let told = contain(|| self.service.refused(reason, head, channel));
-            if let Err(panic) = told {
-                let panic = Failure::from_panic(panic);
-                self.trouble(Trouble::Panic, Some(&panic), wire);
-            }
+            self.report_told(told, wire);
         }
         let refusal = self.closing(reason.status(), ReplyTo::unknown());
         self.queue.push(refusal, None);
         self.end_refused(reason, wire);
+    }
+
+    /// Reports a panic of the service, which was only told something.
+    pub(super) fn report_told<'a>(&self, told: Result<(), CaughtPanic>, wire: &impl Wire<'a>) {
+        if let Err(panic) = told {
+            let panic = Failure::from_panic(panic);
+            self.trouble(Trouble::Panic, Some(&panic), wire);
+        }
     }
 
     /// Refuses the body of the current request. The request gets the status, unless it has its

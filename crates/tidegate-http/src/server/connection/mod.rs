@@ -38,6 +38,7 @@ mod turns;
 mod waits;
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -233,6 +234,10 @@ impl<S: Service> Connection<S> {
     pub(crate) fn failed<'a>(&mut self, why: &Failure, wire: &mut impl Wire<'a>) {
         self.now = self.shared.wall.nanos();
         match Trouble::of(why) {
+            // The system has the same limit, and was faster.
+            Trouble::Lost if is_timed_out(why) && wire.has_unsent() => {
+                return self.cut_slow_reader(wire);
+            }
             // A client that resets its connection is not worth a report.
             Trouble::Lost => self.cell().trouble(Trouble::Lost),
             what => self.trouble(what, Some(why), wire),
@@ -457,4 +462,11 @@ impl<S: Service> Connection<S> {
     fn is_plain(&self, expects_continue: bool) -> bool {
         matches!(self.intake, Intake::None) && !expects_continue && self.phase == Phase::Open
     }
+}
+
+/// Returns `true` if the system has given up a connection whose peer takes nothing.
+#[cold]
+fn is_timed_out(why: &Failure) -> bool {
+    let why = why.downcast_ref::<io::Error>();
+    why.is_some_and(|why| why.kind() == io::ErrorKind::TimedOut)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::internal::as_nanos;
+use tidegate_core::internal::{as_nanos, contain};
 use tidegate_net::internal::StreamRoom;
 
 use super::{Connection, Phase};
@@ -199,14 +199,7 @@ impl<S: Service> Connection<S> {
         }
         let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
         let left = match self.waits {
-            _ if unsent && waited >= limits.send_time => {
-                self.trouble(Trouble::SlowReader, None, wire);
-                // A reset: otherwise the system would hold what it has not sent for minutes.
-                return match &self.channel {
-                    Some(channel) => drop(channel.abort()),
-                    None => wire.close(),
-                };
-            }
+            _ if unsent && waited >= limits.send_time => return self.cut_slow_reader(wire),
             _ if unsent => self.limit().min(limits.send_time.saturating_sub(waited)),
             Waits::Idle if waited >= limits.idle => {
                 self.phase = Phase::Lingering;
@@ -219,5 +212,18 @@ impl<S: Service> Connection<S> {
         };
         let response = self.response_left().unwrap_or(Duration::MAX);
         self.check_after(left.min(response), wire);
+    }
+
+    /// Ends the connection of a client that takes nothing.
+    #[cold]
+    pub(super) fn cut_slow_reader<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        self.trouble(Trouble::SlowReader, None, wire);
+        let told = contain(|| self.service.slow_reader());
+        self.report_told(told, wire);
+        // A reset: otherwise the system would hold what it has not sent for minutes.
+        match &self.channel {
+            Some(channel) => drop(channel.abort()),
+            None => wire.close(),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Limits of size and time.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -326,8 +327,13 @@ fn the_idle_time_may_be_shorter_than_the_time_of_a_head() {
 struct Told(Arc<Mutex<Vec<String>>>);
 
 impl Service for Told {
-    fn call(&mut self, _: Request<'_>, response: Response<'_>) {
-        response.body("");
+    fn call(&mut self, request: Request<'_>, response: Response<'_>) {
+        let length = if request.path() == "/large" {
+            100_000
+        } else {
+            0
+        };
+        response.body(vec![b'x'; length]);
     }
 
     fn refused(&mut self, why: RefusalReason, head: Option<&RequestHead<'_>>, _: &Channel) {
@@ -337,6 +343,10 @@ impl Service for Told {
             .unwrap()
             .push(format!("{} {path}", why.status()));
         assert!(path != "/panics", "told to");
+    }
+
+    fn slow_reader(&mut self) {
+        self.0.lock().unwrap().push("slow reader".to_owned());
     }
 }
 
@@ -380,4 +390,32 @@ fn a_service_is_told_what_the_server_refuses() {
     assert_eq!(panics.metrics().panics, 1);
     let expected = ["505 ?", "413 /large", "408 ?", "413 /panics"];
     assert_eq!(*told.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_service_is_told_that_its_client_takes_nothing() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let start = || {
+        let mut client = Client::with_service(Limits::default(), Told(Arc::clone(&told)));
+        client.socket.set_room(Some(1000));
+        client.socket.receive(get("/large"));
+        // The first check sees that bytes were taken.
+        client.advance(Duration::from_secs(31));
+        client
+    };
+    let mut client = start();
+    client.advance(Duration::from_secs(25));
+    assert!(told.lock().unwrap().is_empty());
+    client.advance(Duration::from_secs(10));
+    assert!(!client.is_open());
+    assert_eq!(*told.lock().unwrap(), ["slow reader"]);
+    // The system sees it first.
+    for (kind, slow) in [(ErrorKind::TimedOut, 1), (ErrorKind::ConnectionReset, 0)] {
+        told.lock().unwrap().clear();
+        let mut client = start();
+        client.socket.fail(kind);
+        assert!(!client.is_open());
+        assert_eq!(told.lock().unwrap().len(), slow, "{kind}");
+        assert_eq!(client.metrics().slow_readers, slow as u64, "{kind}");
+    }
 }
