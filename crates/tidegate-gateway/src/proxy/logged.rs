@@ -113,7 +113,7 @@ impl Counts {
 }
 
 /// The id of a request, and the parts that the log shows as the client sent them. Of a request whose
-/// head is refused nothing is known.
+/// head is refused at most the method is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen<'a> {
     pub(super) id: &'a str,

@@ -495,6 +495,7 @@ impl Service for ProxyService {
     fn refused(
         &mut self,
         reason: RefusalReason,
+        method: Option<Method<'_>>,
         head: Option<&RequestHead<'_>>,
         channel: &Channel,
     ) {
@@ -503,6 +504,7 @@ impl Service for ProxyService {
         let client = caller.address(channel);
         let unknown = Seen {
             client,
+            method: method.map_or("", Method::as_str),
             ..Seen::default()
         };
         let seen = head.map_or(unknown, |head| Seen::new(head, client, ""));

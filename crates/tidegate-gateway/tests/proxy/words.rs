@@ -71,3 +71,22 @@ fn a_client_that_takes_nothing_is_a_slow_reader() {
     let line = "tidegate_route_problems_total{route=\"shop\",reason=\"slow_reader\"} 1";
     assert!(metrics.contains(line), "{metrics}");
 }
+
+#[test]
+fn a_head_that_is_refused_has_its_method() {
+    let world = World::new("[route.all]\nrespond = 200\n");
+    let rows = [
+        ("GET /a\"b HTTP/1.1\r\nHost: a\r\n\r\n", "GET"),
+        ("PURGE /a<marker HTTP/1.1\r\nHost: a\r\n\r\n", "PURGE"),
+        ("marker\r\n\r\n", ""),
+    ];
+    for (count, (request, method)) in rows.into_iter().enumerate() {
+        assert_eq!(world.send(request).message().status(), "400");
+        let line = world.lines(count + 1).swap_remove(count);
+        has(
+            &line,
+            &[("status", "400"), ("method", method), ("path", "")],
+        );
+        assert!(!line.contains("marker"), "{line}");
+    }
+}

@@ -8,12 +8,16 @@
 use bytes::{Buf, Bytes};
 
 use super::body::{BodyDecoder, BodyEvent, BodyPart, BodyStep};
+use super::chars::is_token;
 use super::framing::BodyFraming;
 use super::head::{Expected, HeadTable, RequestHead, ResponseHead, Scan};
 use super::limits::{BodyLimits, HeadLimits};
 use super::method::Method;
 use super::probe;
 use super::refusal::RefusalReason;
+
+/// The longest method of a refused head that is told to a service.
+const LONGEST_METHOD: usize = 64;
 
 /// Decodes the requests of one connection, for a server.
 ///
@@ -117,6 +121,14 @@ impl RequestDecoder {
         table: &'a HeadTable,
     ) -> Option<RequestHead<'a>> {
         (reason == RefusalReason::ExpectationFailed).then(|| RequestHead::of(input, table))
+    }
+
+    /// Returns the method with which a head begins that is refused, whatever follows it.
+    pub(crate) fn refused_method(input: &[u8]) -> Option<Method<'_>> {
+        let start = &input[..input.len().min(LONGEST_METHOD + 1)];
+        let end = start.iter().position(|byte| *byte == b' ')?;
+        let name = Some(&start[..end]).filter(|name| is_token(name))?;
+        std::str::from_utf8(name).ok().map(Method::from)
     }
 
     /// Decodes the body of the last head up to the next event.

@@ -6,7 +6,7 @@ use tidegate_net::Channel;
 
 use super::request::Request;
 use super::response::Response;
-use crate::codec::{RefusalReason, RequestHead};
+use crate::codec::{Method, RefusalReason, RequestHead};
 
 /// Responds to the requests of one connection. A closure of a request and a response is one, too.
 ///
@@ -38,12 +38,12 @@ pub trait Service: Send + 'static {
     /// connection ends. Use it for a log. Unless it is implemented, it does nothing.
     ///
     /// The head is known only if it is complete and well-formed: if its body is too large, or its
-    /// `Expect` is unknown. A request whose body is refused was passed to
+    /// `Expect` is unknown. The method is known if the head begins with one. A request whose body is refused was passed to
     /// [`call`](Service::call), and its body fails with
     /// [`BodyError::Refused`](super::BodyError::Refused).
     ///
     /// ```
-    /// use tidegate_http::codec::{RefusalReason, RequestHead};
+    /// use tidegate_http::codec::{Method, RefusalReason, RequestHead};
     /// use tidegate_http::{Request, Response, Service};
     /// use tidegate_net::Channel;
     ///
@@ -55,18 +55,26 @@ pub trait Service: Send + 'static {
     ///         response.body("hello");
     ///     }
     ///
-    ///     fn refused(&mut self, reason: RefusalReason, _: Option<&RequestHead<'_>>, _: &Channel) {
-    ///         println!("? {} {reason}", reason.status());
+    ///     fn refused(
+    ///         &mut self,
+    ///         reason: RefusalReason,
+    ///         method: Option<Method<'_>>,
+    ///         _: Option<&RequestHead<'_>>,
+    ///         _: &Channel,
+    ///     ) {
+    ///         let method = method.map_or("?", Method::as_str);
+    ///         println!("{method} {} {reason}", reason.status());
     ///     }
     /// }
     /// ```
     fn refused(
         &mut self,
         reason: RefusalReason,
+        method: Option<Method<'_>>,
         head: Option<&RequestHead<'_>>,
         channel: &Channel,
     ) {
-        let _ = (reason, head, channel);
+        let _ = (reason, method, head, channel);
     }
 
     /// Is told that the server resets the connection because its client took no byte of a response for

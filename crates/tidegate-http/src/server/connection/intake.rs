@@ -6,7 +6,7 @@ use tidegate_core::internal::contain;
 use tidegate_promise::Failure;
 
 use super::{Connection, Phase, Stop};
-use crate::codec::{BodyEvent, RefusalReason, RequestHead};
+use crate::codec::{BodyEvent, Method, RefusalReason, RequestHead};
 use crate::server::body::{BodyError, Flow};
 use crate::server::head_writer::ReplyTo;
 use crate::server::input::Input;
@@ -111,11 +111,12 @@ impl<S: Service> Connection<S> {
     pub(super) fn refuse<'a>(
         &mut self,
         reason: RefusalReason,
+        method: Option<Method<'_>>,
         head: Option<&RequestHead<'_>>,
         wire: &mut impl Wire<'a>,
     ) {
         if let Some(channel) = &self.channel {
-            let told = contain(|| self.service.refused(reason, head, channel));
+            let told = contain(|| self.service.refused(reason, method, head, channel));
             self.report_told(told, wire);
         }
         let refusal = self.closing(reason.status(), ReplyTo::unknown());

@@ -311,7 +311,8 @@ impl<S: Service> Connection<S> {
                 Ok(None) => break Stop::NeedsMore,
                 Err(reason) => {
                     let head = RequestDecoder::refused_head(reason, &input, &table);
-                    self.refuse(reason, head.as_ref(), wire);
+                    let method = RequestDecoder::refused_method(&input);
+                    self.refuse(reason, method, head.as_ref(), wire);
                 }
             }
         };
@@ -391,7 +392,8 @@ impl<S: Service> Connection<S> {
         self.tally.request();
         let length = head.framing().length();
         if length.is_some_and(|length| length > self.shared.limits.body.body) {
-            return self.refuse(RefusalReason::BodyTooLarge, Some(&head), wire);
+            let method = Some(head.method());
+            return self.refuse(RefusalReason::BodyTooLarge, method, Some(&head), wire);
         }
         let began = self.head_ended();
         let Some(channel) = &self.channel else { return };

@@ -6,7 +6,7 @@ use tidegate_core::internal::{as_nanos, contain};
 use tidegate_net::internal::StreamRoom;
 
 use super::{Connection, Phase};
-use crate::codec::RefusalReason;
+use crate::codec::{RefusalReason, RequestDecoder};
 use crate::server::request::Intake;
 use crate::server::service::Service;
 use crate::server::trouble::Trouble;
@@ -177,13 +177,21 @@ impl<S: Service> Connection<S> {
                 let left = left.unwrap_or(Duration::MAX).min(self.limit() - waited);
                 return self.check_after(left, wire);
             }
-            Waits::Head => self.refuse(RefusalReason::HeadTimeout, None, wire),
+            Waits::Head => self.refuse_late_head(wire),
             Waits::Body => self.refuse_body(RefusalReason::BodyTimeout, wire),
             Waits::Idle | Waits::Response | Waits::End | Waits::Undecided => {
                 return self.check_progress(wire);
             }
         }
         self.settle(wire);
+    }
+
+    /// Refuses a head that has not come in time.
+    #[cold]
+    fn refuse_late_head<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        let begun = self.kept.clone();
+        let method = RequestDecoder::refused_method(&begun);
+        self.refuse(RefusalReason::HeadTimeout, method, None, wire);
     }
 
     /// Checks whether the client takes its response, or whether the connection has waited for long

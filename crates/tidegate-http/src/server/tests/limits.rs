@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_net::Channel;
 
 use super::{Client, closing, echo, get, ok};
-use crate::codec::{RefusalReason, RequestHead};
+use crate::codec::{Method, RefusalReason, RequestHead};
 use crate::server::service::Service;
 use crate::server::{Body, Limits, Request, Response, ResponseStream};
 
@@ -336,12 +336,19 @@ impl Service for Told {
         response.body(vec![b'x'; length]);
     }
 
-    fn refused(&mut self, why: RefusalReason, head: Option<&RequestHead<'_>>, _: &Channel) {
+    fn refused(
+        &mut self,
+        why: RefusalReason,
+        method: Option<Method<'_>>,
+        head: Option<&RequestHead<'_>>,
+        _: &Channel,
+    ) {
+        let method = method.map_or("?", Method::as_str);
         let path = head.map_or("?", |head| head.path());
         self.0
             .lock()
             .unwrap()
-            .push(format!("{} {path}", why.status()));
+            .push(format!("{} {method} {path}", why.status()));
         assert!(path != "/panics", "told to");
     }
 
@@ -379,7 +386,7 @@ fn a_service_is_told_what_the_server_refuses() {
         let first = split.send(expects[..at].to_owned());
         let sent = first + &split.send(expects[at..].to_owned() + &get("/next"));
         assert_eq!(sent, closing("417 Expectation Failed"), "split at {at}");
-        assert_eq!(told.lock().unwrap().pop().unwrap(), "417 /expects");
+        assert_eq!(told.lock().unwrap().pop().unwrap(), "417 GET /expects");
     }
     // A panic changes nothing but the counter.
     let mut panics = start();
@@ -388,8 +395,44 @@ fn a_service_is_told_what_the_server_refuses() {
         closing("413 Content Too Large")
     );
     assert_eq!(panics.metrics().panics, 1);
-    let expected = ["505 ?", "413 /large", "408 ?", "413 /panics"];
+    let expected = [
+        "505 GET ?",
+        "413 POST /large",
+        "408 ? ?",
+        "413 POST /panics",
+    ];
     assert_eq!(*told.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_service_is_told_the_method_of_a_head_that_is_refused_later() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let start = || Client::with_service(Limits::default(), Told(Arc::clone(&told)));
+    let long = "M".repeat(100);
+    let heads = [
+        ("GET /a\"b HTTP/1.1\r\n\r\n", "400 GET ?"),
+        ("PURGE /<> HTTP/1.1\r\n\r\n", "400 PURGE ?"),
+        ("PUT / HTTP/1.1\r\nno field\r\n\r\n", "400 PUT ?"),
+        (" / HTTP/1.1\r\n\r\n", "400 ? ?"),
+        ("G(T / HTTP/1.1\r\n\r\n", "400 ? ?"),
+        ("G\u{e4}T / HTTP/1.1\r\n\r\n", "400 ? ?"),
+        ("GET\r\n\r\n", "400 ? ?"),
+        (&format!("{long} /\" HTTP/1.1\r\n\r\n"), "400 ? ?"),
+    ];
+    for (head, expected) in heads {
+        for at in 0..head.len() {
+            let bytes = head.as_bytes();
+            let mut split = start();
+            split.send(bytes[..at].to_vec());
+            split.send(bytes[at..].to_vec());
+            let told = told.lock().unwrap().pop();
+            assert_eq!(told.as_deref(), Some(expected), "{head:?} split at {at}");
+        }
+    }
+    let mut late = start();
+    late.send("DELETE /a HTT");
+    late.pass(Duration::from_secs(11));
+    assert_eq!(told.lock().unwrap().pop().unwrap(), "408 DELETE ?");
 }
 
 #[test]
