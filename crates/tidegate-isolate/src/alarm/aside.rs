@@ -15,7 +15,7 @@
 //!   of tokens are rejected, and counted, above [`BACKLOG`].
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tidegate_core::internal::{PlainTask, trace};
 use tidegate_core::permits::{Permit, Permits};
@@ -32,6 +32,24 @@ pub(crate) const BACKLOG: usize = 1024;
 const MOST_THREADS: usize = 63;
 /// The queue's capacity: larger than the number of all reservations.
 const QUEUE: usize = u32::MAX as usize - 1;
+
+/// Starved tasks: the system had no thread for them. Each has the callback threads that run it.
+#[derive(Default)]
+pub(super) struct StarvedTasks(Mutex<Vec<(Arc<CallbackThreads>, Task)>>);
+
+impl StarvedTasks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    pub(super) fn take(&self) -> Vec<(Arc<CallbackThreads>, Task)> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<CallbackThreads>, Task)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The callback threads of one command.
 #[derive(Debug)]
@@ -50,6 +68,8 @@ pub(crate) struct CallbackThreads {
     /// Tokens whose hooks are waiting for a thread or running.
     tokens: AtomicUsize,
     refused: AtomicU64,
+    /// Keeps the tasks that the system has no thread for.
+    starved: Weak<StarvedTasks>,
     /// The command, for the timeouts of its entries. It owns these threads.
     command: OnceLock<Weak<dyn EntryTimeouts>>,
 }
@@ -60,6 +80,7 @@ impl CallbackThreads {
         key: &Key,
         starts: ThreadBuilder,
         (clock, unhandled): (&Clock, &OnUnhandled),
+        starved: &Arc<StarvedTasks>,
     ) -> Self {
         Self {
             id,
@@ -72,6 +93,7 @@ impl CallbackThreads {
             places: Permits::unlimited(),
             tokens: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
+            starved: Arc::downgrade(starved),
             command: OnceLock::new(),
         }
     }
@@ -86,8 +108,9 @@ impl CallbackThreads {
         self.command.get()?.upgrade()
     }
 
-    /// Sets the number of fallbacks or batches that may run at the same time.
-    pub(crate) fn set_width(&self, width: usize) {
+    /// Sets the number of fallbacks or batches that may run at the same time. The caller then makes
+    /// sure that starved tasks are offered again.
+    pub(super) fn set_width(&self, width: usize) {
         let threads = width.clamp(1, MOST_THREADS) + 1;
         if self.threads.swap(threads, Ordering::Relaxed) != threads
             && let Some(pool) = self.pool.get()
@@ -114,22 +137,39 @@ impl CallbackThreads {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Submits a task to a thread or to the queue. Returns the task only if there is no thread and
-    /// the system refuses to start one.
-    pub(super) fn offer(&self, task: Task) -> Result<(), Task> {
-        let pool = self.pool.get_or_init(|| {
-            let threads = self.threads.load(Ordering::Relaxed);
-            let name = format!("tidegate-aside-{}", self.key);
-            let pool = WorkerPool::builder(name).limits(limits(threads));
-            let pool = pool.threads(self.starts.clone()).clock(&self.clock);
-            let pool = pool.report_to(self.unhandled.clone()).build();
-            pool.expect("the limits agree with each other")
-        });
+    /// Submits a task to a thread or to the queue. If there is no thread and the system refuses to
+    /// start one, the task is starved.
+    pub(super) fn run(self: &Arc<Self>, task: Task) {
+        let pool = self.pool.get_or_init(|| self.new_pool());
         // The timer's thread is here, or a thread that holds a lock. A task that the system has no
         // thread for is offered again, so its refusal is no event.
         let _muted = trace::mute();
-        let offered = pool.execute_task(task);
-        offered.map_err(|refused| refused.into_inner())
+        if let Err(refused) = pool.execute_task(task) {
+            self.starve(refused.into_inner());
+        }
+    }
+
+    fn new_pool(self: &Arc<Self>) -> WorkerPool {
+        let threads = self.threads.load(Ordering::Relaxed);
+        let name = format!("tidegate-aside-{}", self.key);
+        let pool = WorkerPool::builder(name).limits(limits(threads));
+        let pool = pool.threads(self.starts.clone()).clock(&self.clock);
+        // A task may be queued for a thread that another caller is starting. If the system then
+        // refuses that thread, the pool displaces the task.
+        let this = Arc::downgrade(self);
+        let pool = pool.on_displaced(move |task| {
+            if let Some(this) = this.upgrade() {
+                this.starve(task);
+            }
+        });
+        let pool = pool.report_to(self.unhandled.clone()).build();
+        pool.expect("the limits agree with each other")
+    }
+
+    fn starve(self: &Arc<Self>, task: Task) {
+        if let Some(starved) = self.starved.upgrade() {
+            starved.lock().push((Arc::clone(self), task));
+        }
     }
 
     /// Returns a task that runs the hooks of a cancelled token. If too many are waiting already,

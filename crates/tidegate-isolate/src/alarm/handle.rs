@@ -145,7 +145,7 @@ impl CallTimer {
 
     /// Runs a task on the callback threads of a command, for a caller that must not run it itself.
     pub(crate) fn run_aside(&self, aside: &Arc<CallbackThreads>, task: Task) {
-        self.shared.run_aside(aside, task);
+        aside.run(task);
         self.shared.retry_starved();
     }
 
@@ -191,6 +191,12 @@ impl CallbackThreadsHandle {
     #[inline]
     pub(crate) fn id(&self) -> u64 {
         self.aside.id
+    }
+
+    /// Sets the number of fallbacks or batches that may run at the same time.
+    pub(crate) fn set_width(&self, width: usize) {
+        self.aside.set_width(width);
+        self.alarms.shared.retry_starved();
     }
 }
 

@@ -185,6 +185,44 @@ fn closing_loses_nothing_that_the_system_has_no_thread_for() {
 }
 
 #[test]
+fn a_task_that_relied_on_the_thread_of_another_is_not_lost_with_it() {
+    let (manual, alarms) = timer();
+    let (dropped, ran) = (Gate::new(), Gate::new());
+    let (opens, run) = (OpensOnDrop(dropped.clone()), ran.clone());
+    let second = Task::new(move || {
+        let _opens = opens;
+        run.open();
+    });
+    // While the system is asked for the thread of one task, another is queued for that thread.
+    let queued = Arc::new(Mutex::new(None::<(CallTimer, Arc<CallbackThreads>, Task)>));
+    let (refuses, next) = (Arc::new(AtomicBool::new(true)), Arc::clone(&queued));
+    let refused = Arc::clone(&refuses);
+    let threads = ThreadBuilder::new("starved").spawner(move |job| {
+        let next = next.lock().unwrap().take();
+        if let Some((alarms, aside, task)) = next {
+            std::thread::scope(|scope| scope.spawn(|| alarms.run_aside(&aside, task)).join())
+                .expect("it does not panic");
+        }
+        if refused.load(Ordering::SeqCst) {
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+        let thread = ThreadBuilder::new("fed").detached();
+        thread.spawn(move || job.run()).map(drop)
+    });
+    let aside = starved(&alarms, threads);
+    *queued.lock().unwrap() = Some((alarms.clone(), Arc::clone(&aside), second));
+    let first = Gate::new();
+    let run = first.clone();
+    alarms.run_aside(&aside, Task::new(move || run.open()));
+    assert!(!dropped.is_open() && !first.is_open());
+    refuses.store(false, Ordering::SeqCst);
+    manual.advance(Duration::from_millis(10));
+    first.wait();
+    ran.wait();
+    alarms.close(false);
+}
+
+#[test]
 fn a_timer_whose_thread_was_refused_is_started_by_the_next_call() {
     let manual = ManualClock::new();
     let (threads, refuses, _) = refused_threads();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_core::internal::{FastClock, PlainTask, contain, trace};
 use tidegate_core::{CancelToken, Clock, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled};
 
-use super::aside::CallbackThreads;
+use super::aside::{CallbackThreads, StarvedTasks};
 use super::tasks::{Due, Tasks};
 use crate::in_flight::{CallbackRunner, EntryTimeouts, Flight};
 use crate::key::Key;
@@ -35,8 +35,7 @@ pub(super) struct Shared {
     /// The callback threads of each command, by number.
     asides: Mutex<HashMap<u64, Arc<CallbackThreads>>>,
     pub(super) next_aside: AtomicU64,
-    /// Starved tasks: the system had no thread for them.
-    starved: Mutex<Vec<(Arc<CallbackThreads>, Task)>>,
+    starved: Arc<StarvedTasks>,
     /// Starts the timer's thread.
     threads: ThreadBuilder,
     unhandled: OnUnhandled,
@@ -58,7 +57,7 @@ impl Shared {
             tasks: Mutex::default(),
             asides: Mutex::default(),
             next_aside: AtomicU64::new(0),
-            starved: Mutex::default(),
+            starved: Arc::default(),
             threads: threads.detached(),
             unhandled: unhandled.clone(),
         }
@@ -70,7 +69,7 @@ impl Shared {
     pub(super) fn wake(self: &Arc<Self>, deadline: u64) {
         // ORDERING: pairs with the store in `close`. If this load misses it, a thread wakes or
         // starts and finds the timer closed by itself.
-        if self.closed.load(Ordering::SeqCst) && self.starved().is_empty() {
+        if self.closed.load(Ordering::SeqCst) && self.starved.is_empty() {
             return;
         }
         // One wake-up is enough: the thread checks everything.
@@ -105,7 +104,7 @@ impl Shared {
 
     /// Makes sure that starved tasks are offered again.
     pub(super) fn retry_starved(self: &Arc<Self>) {
-        if !self.starved().is_empty() {
+        if !self.starved.is_empty() {
             self.wake(self.clock.nanos().saturating_add(STARVED_RETRY_NANOS));
         }
     }
@@ -119,8 +118,7 @@ impl Shared {
         if !self.closed.load(Ordering::SeqCst) {
             return;
         }
-        let starved = std::mem::take(&mut *self.starved());
-        for (_, task) in starved {
+        for (_, task) in self.starved.take() {
             self.run_contained(task);
         }
     }
@@ -141,19 +139,11 @@ impl Shared {
         let tasks = self.tasks().drain();
         for due in tasks {
             if let Due::CallbackThreads(aside, task) = due.value {
-                self.run_aside(&aside, PlainTask::new(move || drop(task)));
+                aside.run(PlainTask::new(move || drop(task)));
             }
         }
         self.retry_starved();
         self.parker.unpark();
-    }
-
-    /// Runs a task on the callback threads of a command; later, if the system has no thread now.
-    pub(super) fn run_aside(&self, aside: &Arc<CallbackThreads>, task: Task) {
-        if let Err(task) = aside.offer(task) {
-            let starved = (Arc::clone(aside), task);
-            self.starved().push(starved);
-        }
     }
 
     /// Returns the callback threads of the command with this number.
@@ -175,11 +165,8 @@ impl Shared {
 
     /// Creates the callback threads of a command; the timer does not know them yet.
     pub(super) fn new_aside(&self, id: u64, key: &Key, threads: ThreadBuilder) -> CallbackThreads {
-        CallbackThreads::new(id, key, threads, (self.clock.clock(), &self.unhandled))
-    }
-
-    fn starved(&self) -> MutexGuard<'_, Vec<(Arc<CallbackThreads>, Task)>> {
-        self.starved.lock().unwrap_or_else(PoisonError::into_inner)
+        let hooks = (self.clock.clock(), &self.unhandled);
+        CallbackThreads::new(id, key, threads, hooks, &self.starved)
     }
 
     fn run(self: &Arc<Self>) {
@@ -190,7 +177,7 @@ impl Shared {
             // ORDERING: SeqCst pairs with the swap in `wake`. The starved tasks have a lock: a
             // thread that adds one after this check takes the lock later, and so finds `false`.
             self.started.store(false, Ordering::SeqCst);
-            if self.starved().is_empty() || self.started.swap(true, Ordering::SeqCst) {
+            if self.starved.is_empty() || self.started.swap(true, Ordering::SeqCst) {
                 return;
             }
         }
@@ -202,7 +189,7 @@ impl Shared {
         let mut seen = u64::MAX;
         // ORDERING: pairs with the store in `close`, which is followed by an unpark: a thread that
         // misses it does not sleep.
-        while !self.closed.load(Ordering::SeqCst) || !self.starved().is_empty() {
+        while !self.closed.load(Ordering::SeqCst) || !self.starved.is_empty() {
             let now = clock.nanos();
             let (first, calls) = self.look(now);
             let active = calls != seen;
@@ -249,7 +236,7 @@ impl Shared {
             drop(tasks);
             match due.value {
                 Due::Here(task) => self.run_contained(task),
-                Due::CallbackThreads(aside, task) => self.run_aside(&aside, task),
+                Due::CallbackThreads(aside, task) => aside.run(task),
             }
         }
         (next.min(self.offer_again(now)), calls)
@@ -257,11 +244,10 @@ impl Shared {
 
     /// Offers the starved tasks again; returns the time of the next attempt, if one is needed.
     fn offer_again(&self, now: u64) -> u64 {
-        let starved = std::mem::take(&mut *self.starved());
-        for (aside, task) in starved {
-            self.run_aside(&aside, task);
+        for (aside, task) in self.starved.take() {
+            aside.run(task);
         }
-        match self.starved().is_empty() {
+        match self.starved.is_empty() {
             true => u64::MAX,
             false => now.saturating_add(STARVED_RETRY_NANOS),
         }
@@ -272,7 +258,7 @@ impl Shared {
 impl CallbackRunner for Shared {
     fn run(&self, command_id: u64, task: Task) {
         match self.aside_of(command_id) {
-            Some(aside) => self.run_aside(&aside, task),
+            Some(aside) => aside.run(task),
             // Unreachable: a command lives as long as its futures.
             None => task.run(),
         }
@@ -282,7 +268,7 @@ impl CallbackRunner for Shared {
         if let Some(aside) = self.aside_of(command_id)
             && let Some(call) = aside.hooks_of(token)
         {
-            self.run_aside(&aside, call);
+            aside.run(call);
         }
     }
 

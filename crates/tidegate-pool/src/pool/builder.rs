@@ -8,7 +8,7 @@ use tidegate_core::internal::FastClock;
 use tidegate_core::{Clock, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled};
 
 use super::budget::LeaseInfo;
-use super::core::{OnLow, Parts, PoolQueue, Shared, ThreadLender, run_worker};
+use super::core::{OnDisplaced, OnLow, Parts, PoolQueue, Shared, ThreadLender, run_worker};
 use super::handle::WorkerPool;
 use super::limits::{PoolError, PoolLimits};
 use super::policy::PoolPolicy;
@@ -47,6 +47,7 @@ pub struct WorkerPoolBuilder {
     budget: Vec<LeaseInfo>,
     on_unhandled: OnUnhandled,
     on_low: Option<OnLow>,
+    on_displaced: Option<OnDisplaced>,
     times: bool,
 }
 
@@ -73,6 +74,7 @@ impl WorkerPoolBuilder {
             budget: Vec::new(),
             on_unhandled: OnUnhandled::default(),
             on_low: None,
+            on_displaced: None,
         }
     }
 
@@ -202,6 +204,14 @@ impl WorkerPoolBuilder {
         self
     }
 
+    /// Passes displaced jobs to `hook` instead of dropping them. It runs on the thread that displaced
+    /// the job, without a lock, and must not block.
+    #[doc(hidden)]
+    pub fn on_displaced(mut self, hook: impl Fn(Task) + Send + Sync + 'static) -> Self {
+        self.on_displaced = Some(Arc::new(hook));
+        self
+    }
+
     /// Measures how long jobs wait and run, for [`PoolMetrics`](crate::PoolMetrics). This reads a
     /// [`FastClock`] three times per job; without it, no clock is read.
     pub fn measure_times(mut self) -> Self {
@@ -241,6 +251,7 @@ impl WorkerPoolBuilder {
             policy: self.policy,
             on_unhandled: self.on_unhandled,
             on_low: self.on_low,
+            on_displaced: self.on_displaced,
         });
         let pool = WorkerPool::from_shared(shared);
         for lease in self.budget {

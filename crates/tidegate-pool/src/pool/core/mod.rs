@@ -39,5 +39,5 @@ mod users_queue;
 mod worker;
 mod workers;
 
-pub(super) use self::shared::{OnLow, Parts, PoolQueue, Shared, ThreadLender};
+pub(super) use self::shared::{OnDisplaced, OnLow, Parts, PoolQueue, Shared, ThreadLender};
 pub(super) use self::worker::run as run_worker;

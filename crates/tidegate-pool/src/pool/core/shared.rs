@@ -31,6 +31,9 @@ use super::workers::{WorkerEntry, Workers};
 /// The hook that is called when the pool becomes low on threads, or no longer is.
 pub(crate) type OnLow = Arc<dyn Fn(bool) + Send + Sync>;
 
+/// The hook that gets displaced jobs, which are dropped otherwise.
+pub(crate) type OnDisplaced = Arc<dyn Fn(Task) + Send + Sync>;
+
 /// An executor of the user that lends its threads: it runs each accepted task once, on a thread that
 /// may block and is not the caller's.
 pub(crate) type ThreadLender = Arc<dyn Fn(Task) -> Result<(), Rejected<Task>> + Send + Sync>;
@@ -61,6 +64,7 @@ pub(crate) struct Shared {
     pub(super) policy: PoolPolicy,
     pub(super) on_unhandled: OnUnhandled,
     pub(super) on_low: Option<OnLow>,
+    pub(super) on_displaced: Option<OnDisplaced>,
     /// The clock that times jobs; `None` if times are not measured.
     pub(super) times: Option<FastClock>,
     /// The maximum number of threads and the bound of the queue, for `room`; 0 once the pool is
@@ -132,6 +136,7 @@ pub(crate) struct Parts {
     pub(crate) policy: PoolPolicy,
     pub(crate) on_unhandled: OnUnhandled,
     pub(crate) on_low: Option<OnLow>,
+    pub(crate) on_displaced: Option<OnDisplaced>,
     pub(crate) times: Option<FastClock>,
 }
 
@@ -169,6 +174,7 @@ impl Shared {
             policy: parts.policy,
             on_unhandled: parts.on_unhandled,
             on_low: parts.on_low,
+            on_displaced: parts.on_displaced,
             times: parts.times,
             room: AtomicU64::new(room_word(&limits)),
             keep_alive: AtomicU64::new(as_nanos(limits.keep_alive)),
@@ -217,12 +223,15 @@ impl Shared {
         drop(panic);
     }
 
-    /// Drops displaced jobs. Their promises fail with `DisplacedError`.
+    /// Drops displaced jobs: their promises fail with `DisplacedError`. A hook gets them instead.
     pub(super) fn displace(&self, jobs: impl IntoIterator<Item = Job>) {
         for job in jobs {
             let name = job.name();
-            let dropped = contain(|| displacing(|| drop(job)));
-            if let Err(panic) = dropped {
+            let displaced = contain(|| match &self.on_displaced {
+                Some(hook) => hook(job.into_task()),
+                None => displacing(|| drop(job)),
+            });
+            if let Err(panic) = displaced {
                 self.report_panic(name, panic);
             }
         }
