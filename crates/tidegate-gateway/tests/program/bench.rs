@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use tidegate_testkit::Counter;
+
 use crate::*;
 
 fn hello(_: Request<'_>, response: Response<'_>) {
@@ -10,12 +12,19 @@ fn hello(_: Request<'_>, response: Response<'_>) {
 
 #[test]
 fn a_closed_loop_prints_a_summary_without_control_characters() {
-    let upstream = Upstream::new(hello);
-    let ran = run(&["bench", &upstream.url(), "-d", "300ms", "-c", "4"]);
+    let served = Counter::new();
+    let own = served.clone();
+    let upstream = Upstream::new(move |_: Request<'_>, response: Response<'_>| {
+        own.hit();
+        response.body("hello\n");
+    });
+    let arguments = ["bench", &upstream.url(), "-d", "600s", "-c", "4"];
+    // A connection that sends a second request has got its first response.
+    let ran = run_until(&arguments, || served.wait_for(5));
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(
         ran.out
-            .contains("closed loop, connections: 4, threads: 1, 0.3 s"),
+            .contains("closed loop, connections: 4, threads: 1, "),
         "{}",
         ran.out
     );
@@ -91,13 +100,9 @@ fn a_ramp_ends_when_most_requests_fail() {
 
 #[test]
 fn a_server_that_is_not_there_and_a_wrong_option_are_one_sentence() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let ran = run(&["bench", &format!("http://{free}/")]);
+    let ran = run(&["bench", &format!("http://{NOBODY}/")]);
     assert_eq!(ran.status, Some(1));
-    let says = format!("cannot reach {}:{}: ", free.ip(), free.port());
+    let says = format!("cannot reach {NOBODY}: ");
     assert!(
         ran.out.starts_with(&says) && ran.out.lines().count() == 1,
         "{}",
@@ -119,6 +124,8 @@ fn a_server_that_is_not_there_and_a_wrong_option_are_one_sentence() {
 fn a_server_that_ends_each_connection_or_responds_with_nonsense_is_counted() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
+    let served = Counter::new();
+    let own = served.clone();
     // Ends with the process.
     std::thread::Builder::new()
         .spawn(move || {
@@ -130,10 +137,14 @@ fn a_server_that_ends_each_connection_or_responds_with_nonsense_is_counted() {
                 if number % 2 == 0 {
                     let _ = stream.write_all(b"nonsense\r\n\r\n");
                 }
+                drop(stream);
+                own.hit();
             }
         })
         .unwrap();
-    let ran = run(&["bench", &url, "-d", "2s", "-c", "2", "--json", "-"]);
+    let arguments = ["bench", &url, "-d", "600s", "-c", "2", "--json", "-"];
+    // One connection only asks whether the server is there, and two may not have ended.
+    let ran = run_until(&arguments, || served.wait_for(7));
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(ran.out.contains("connection closed"), "{}", ran.out);
     assert!(ran.out.contains("not a response"), "{}", ran.out);

@@ -9,13 +9,16 @@ mod top;
 mod tutorial;
 
 use std::io::Read as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use tidegate::http::{HttpServer, Request, Response};
 use tidegate::net::NetGroup;
 
 use terminal::Terminal;
+
+/// An address at which nobody listens: its port is below those that the system chooses.
+const NOBODY: &str = "127.0.0.1:1";
 
 /// What a program has printed, and its status.
 #[derive(Debug)]
@@ -34,7 +37,20 @@ fn tidegate(arguments: &[&str]) -> Command {
 
 /// Runs the program without a terminal.
 fn run(arguments: &[&str]) -> Ran {
-    let output = tidegate(arguments).output().unwrap();
+    ran(tidegate(arguments).output().unwrap())
+}
+
+/// Runs the program without a terminal until something has happened, and ends it by a signal.
+fn run_until(arguments: &[&str], happened: impl FnOnce()) -> Ran {
+    let mut command = tidegate(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    happened();
+    signal(&child, "TERM");
+    ran(child.wait_with_output().unwrap())
+}
+
+fn ran(output: Output) -> Ran {
     Ran {
         out: String::from_utf8(output.stdout).unwrap(),
         errors: String::from_utf8(output.stderr).unwrap(),

@@ -213,7 +213,7 @@ fn an_unsafe_request_that_a_server_has_got_does_not_fall_back() {
     // Nothing was sent.
     let (gone, other) = (Upstream::new(), Upstream::new());
     let fixture = Fixture::new(&with_other(&gone, &other, FALLBACK));
-    drop(gone);
+    let _port = gone.stop();
     let mut client = fixture.send(&unsafe_one);
     other.accept().serve(OK);
     assert_eq!(client.message().body, "ok");

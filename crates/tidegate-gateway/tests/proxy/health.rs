@@ -11,7 +11,18 @@ fn text(servers: &[&Upstream], health: &str) -> String {
 
 /// Accepts a check and responds to it.
 fn check(back: &Upstream, response: &str) -> Message {
-    back.accept().serve(response)
+    responded(back.accept(), response)
+}
+
+/// Responds to a check, and waits until the gateway has taken the response: as long as it has not, the
+/// time of the check runs.
+fn responded(mut peer: Peer, response: &str) -> Message {
+    let request = peer.message();
+    // A check may end before it has read a large body.
+    let _ = peer.0.write_all(response.as_bytes());
+    let _ = peer.0.shutdown(std::net::Shutdown::Write);
+    peer.rest();
+    request
 }
 
 /// Lets time pass until a check comes, and responds to it. The next check is due a while after the end
@@ -27,7 +38,7 @@ fn next_check(fixture: &Fixture, back: &Upstream, response: &str) -> Message {
     });
     back.0.set_nonblocking(false).unwrap();
     stream.set_nonblocking(false).unwrap();
-    Peer::new(stream).serve(response)
+    responded(Peer::new(stream), response)
 }
 
 /// Coarse timers fire with the next tick.

@@ -2,7 +2,7 @@
 //! ends. `tidegate-bench proof` does the same for a minute.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crate::process::Program;
@@ -16,16 +16,20 @@ fn start<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHan
 }
 
 /// Responds to every request on a thread for each connection. After an upgrade it sends back what it
-/// receives.
-fn serve_all(back: Upstream) {
+/// receives. Returns the number of its responses.
+fn serve_all(back: Upstream) -> Arc<AtomicU64> {
+    let responses = Arc::<AtomicU64>::default();
+    let all = Arc::clone(&responses);
     start(move || {
         while let Ok((stream, _)) = back.0.accept() {
-            start(move || serve(Peer::new(stream)));
+            let responses = Arc::clone(&responses);
+            start(move || serve(Peer::new(stream), &responses));
         }
     });
+    all
 }
 
-fn serve(mut peer: Peer) {
+fn serve(mut peer: Peer, responses: &AtomicU64) {
     let mut head = Vec::new();
     let mut byte = [0];
     while peer.0.read(&mut byte).is_ok_and(|count| count == 1) {
@@ -44,6 +48,7 @@ fn serve(mut peer: Peer) {
             let _ = io::copy(&mut peer.0, &mut own);
             return;
         }
+        responses.fetch_add(1, Ordering::Relaxed);
         if peer.0.write_all(OK.as_bytes()).is_err() {
             return;
         }
@@ -69,19 +74,19 @@ fn reloads_lose_no_request_and_no_tunnel() {
     serve_all(one);
     serve_all(two);
     let ends = Arc::new(AtomicBool::new(false));
-    let ask = |mut client: Peer| -> JoinHandle<usize> {
-        let ends = Arc::clone(&ends);
+    let ask = |mut client: Peer, answered: &Arc<AtomicU64>| -> JoinHandle<()> {
+        let (ends, answered) = (Arc::clone(&ends), Arc::clone(answered));
         start(move || {
-            let mut answered = 0;
             while !ends.load(Ordering::Relaxed) {
                 client.write(GET);
                 assert_eq!(client.message().body, "ok");
-                answered += 1;
+                answered.fetch_add(1, Ordering::Relaxed);
             }
-            answered
         })
     };
-    let clients: Vec<_> = (0..4).map(|_| ask(fixture.client())).collect();
+    let answered = [(); 4].map(|()| Arc::<AtomicU64>::default());
+    let clients = answered.each_ref().map(|own| ask(fixture.client(), own));
+    await_answers(&answered);
     let mut tunnels: Vec<Peer> = (0..30).map(|_| fixture.send(UPGRADE)).collect();
     for tunnel in &mut tunnels {
         assert!(tunnel.head().starts_with("HTTP/1.1 101 "));
@@ -95,10 +100,36 @@ fn reloads_lose_no_request_and_no_tunnel() {
     }
     ends.store(true, Ordering::Relaxed);
     for client in clients {
-        assert!(client.join().unwrap() > 0);
+        client.join().unwrap();
     }
     // Routes that were removed hold nothing.
     assert_eq!(fixture.isolation.snapshots().len(), 3);
+}
+
+/// Sends requests, and counts the responses.
+fn ask_until_nobody_listens(address: &str, answered: &AtomicU64) {
+    while let Ok(stream) = TcpStream::connect(address) {
+        let mut client = Peer::new(stream);
+        // A connection that the kernel made for a listener that ends was never accepted. One that
+        // was idle at the end of the announcement is closed: the next request came too late.
+        while client.0.write_all(GET.as_bytes()).is_ok()
+            && client.0.peek(&mut [0]).is_ok_and(|count| count == 1)
+        {
+            let response = client.message();
+            assert_eq!((response.status(), response.body.as_str()), ("200", "ok"));
+            answered.fetch_add(1, Ordering::Relaxed);
+            if response.field("connection") == Some("close") {
+                break;
+            }
+        }
+    }
+}
+
+/// Waits until each client has got a response.
+fn await_answers(answered: &[Arc<AtomicU64>]) {
+    tidegate_testkit::until("each client has got a response", || {
+        answered.iter().all(|own| own.load(Ordering::Relaxed) > 0)
+    });
 }
 
 #[test]
@@ -109,43 +140,23 @@ fn a_signal_under_load_loses_no_request() {
          [drain]\nannounce = \"300ms\"\ndeadline = \"20s\"\n{}",
         route(&[&back], "timeout = \"60s\"")
     );
-    serve_all(back);
+    let responses = serve_all(back);
     let mut program = Program::start("loaded", &text);
     let address = program.address();
-    let ask = || -> JoinHandle<usize> {
-        let address = address.clone();
-        start(move || {
-            let mut answered = 0;
-            // Until nobody listens.
-            while let Ok(stream) = TcpStream::connect(&address) {
-                let mut client = Peer::new(stream);
-                // A connection that the kernel made for a listener that ends was never accepted.
-                let sent = client.0.write_all(GET.as_bytes());
-                let mut byte = [0];
-                if sent.is_err() || !client.0.peek(&mut byte).is_ok_and(|count| count == 1) {
-                    continue;
-                }
-                loop {
-                    let response = client.message();
-                    assert_eq!((response.status(), response.body.as_str()), ("200", "ok"));
-                    answered += 1;
-                    if response.field("connection") == Some("close") {
-                        break;
-                    }
-                    client.write(GET);
-                }
-            }
-            answered
-        })
+    let ask = |answered: &Arc<AtomicU64>| -> JoinHandle<()> {
+        let (address, answered) = (address.clone(), Arc::clone(answered));
+        start(move || ask_until_nobody_listens(&address, &answered))
     };
-    let clients: Vec<_> = (0..4).map(|_| ask()).collect();
-    let mut first = Peer::new(TcpStream::connect(&address).unwrap());
-    first.write(GET);
-    assert_eq!(first.message().body, "ok");
-    drop(first);
+    let answered = [(); 4].map(|()| Arc::<AtomicU64>::default());
+    let clients = answered.each_ref().map(ask);
+    await_answers(&answered);
     program.signal("TERM");
     for client in clients {
-        assert!(client.join().unwrap() > 0);
+        client.join().unwrap();
     }
+    let said = program.rest();
+    assert!(said.contains("cut at the deadline: 0"), "{said}");
+    let answered: u64 = answered.iter().map(|own| own.load(Ordering::Relaxed)).sum();
+    assert_eq!(answered, responses.load(Ordering::Relaxed));
     assert_eq!(program.status(), Some(0));
 }

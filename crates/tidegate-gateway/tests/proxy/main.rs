@@ -275,6 +275,19 @@ impl Peer {
     }
 }
 
+/// Returns which of these peers has received something first.
+fn first_readable(peers: &[&Peer]) -> usize {
+    let polled = peers.iter().map(|peer| PollFd::new(&peer.0, PollFlags::IN));
+    let mut polled: Vec<_> = polled.collect();
+    let patience = Timespec::try_from(PATIENCE).unwrap();
+    assert!(
+        poll(&mut polled, Some(&patience)).unwrap() > 0,
+        "nothing comes"
+    );
+    let is_ready = |one: &PollFd<'_>| !one.revents().is_empty();
+    polled.iter().position(is_ready).unwrap()
+}
+
 /// A head and its body.
 #[derive(Debug)]
 struct Message {

@@ -51,6 +51,24 @@ impl Program {
         rest
     }
 
+    /// Returns the next report with this text. A busy machine may add reports of stalls before it.
+    fn report(&mut self, text: &str) -> String {
+        loop {
+            let line = self.any_line();
+            assert!(!line.is_empty(), "the program has ended");
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// Replaces its file in one step: the program may look at it at any moment.
+    fn rewrite(&self, text: &str) {
+        let new = self.file.with_extension("new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, &self.file).unwrap();
+    }
+
     /// Returns the next line on standard error.
     fn any_line(&mut self) -> String {
         let mut line = String::new();
@@ -158,9 +176,8 @@ fn a_server_that_cannot_be_reached_is_reported_with_the_cause() {
     let response = client.message();
     assert_eq!(response.field("tidegate-failed"), Some("connect shop"));
     assert!(response.field("x-request-id").is_some(), "{response:?}");
-    let report = program.any_line();
-    let is_there = report.contains("upstream.back: ") && report.contains("refused");
-    assert!(is_there, "{report}");
+    let report = program.report("upstream.back: ");
+    assert!(report.contains("refused"), "{report}");
 }
 
 /// The client leaves and the server agrees to another protocol in one turn of the loop.
@@ -195,10 +212,8 @@ fn a_change_to_no_protocol_is_reported_as_such() {
         .serve("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n");
     let response = client.message();
     assert_eq!(response.field("tidegate-failed"), Some("bad_response shop"));
-    let report = program.any_line();
-    let is_there =
-        report.contains("upstream.back: ") && report.contains("without a field `Upgrade`");
-    assert!(is_there, "{report}");
+    let report = program.report("upstream.back: ");
+    assert!(report.contains("without a field `Upgrade`"), "{report}");
 }
 
 #[test]
@@ -283,13 +298,13 @@ fn a_hangup_reads_the_file_again_and_a_wrong_one_changes_nothing() {
     client.write(GET);
     one.accept().serve(OK);
     assert_eq!(client.message().body, "ok");
-    std::fs::write(&program.file, text(&two, "announce = \"0s\"")).unwrap();
+    program.rewrite(&text(&two, "announce = \"0s\""));
     program.signal("HUP");
     assert_eq!(program.line(), "reloaded");
     client.write(GET);
     two.accept().serve(OK);
     assert_eq!(client.message().body, "ok");
-    std::fs::write(&program.file, text(&one, "anounce = \"0s\"")).unwrap();
+    program.rewrite(&text(&one, "anounce = \"0s\""));
     program.signal("HUP");
     let mut said = String::new();
     while !said.contains("not reloaded") {
@@ -327,13 +342,13 @@ fn a_file_that_changes_is_read_again() {
     let (one, two) = (Upstream::new(), Upstream::new());
     let mut program = Program::start("watch", &text(&one, "announce = \"0s\""));
     let address = program.address();
-    std::fs::write(&program.file, text(&two, "announce = \"0s\"")).unwrap();
+    program.rewrite(&text(&two, "announce = \"0s\""));
     assert_eq!(program.line(), "reloaded");
     let mut client = Peer::new(TcpStream::connect(address).unwrap());
     client.write(GET);
     two.accept().serve(OK);
     assert_eq!(client.message().body, "ok");
-    std::fs::write(&program.file, "[route").unwrap();
+    program.rewrite("[route");
     while program.line() != "not reloaded: the old configuration stays" {}
     client.write(GET);
     two.accept();
@@ -423,14 +438,7 @@ fn operators_reach_the_program_and_their_changes_are_reported() {
     };
     assert_eq!(ask("GET /ready").status(), "200");
     assert_eq!(ask("POST /api/breakers/shop/open").status(), "200");
-    // A busy machine may add reports of stalls before it.
-    let report = loop {
-        let line = program.any_line();
-        assert!(!line.is_empty(), "the program has ended");
-        if line.contains(" INFO breaker of ") {
-            break line;
-        }
-    };
+    let report = program.report(" INFO breaker of ");
     assert!(
         report.contains(": forced open origin=\"admin 127.0.0.1:"),
         "{report}"

@@ -76,7 +76,7 @@ fn a_tunnel_counts_apart_from_requests_and_has_its_own_limit() {
     let mut plain = fixture.send(GET);
     back.accept().serve(OK_CLOSE);
     assert_eq!(plain.message().body, "ok");
-    assert_eq!(fixture.active(), 1);
+    tidegate_testkit::until("only the tunnel is open", || fixture.active() == 1);
     drop((client, server));
     fixture.wait_idle();
     open(&fixture, &back);
