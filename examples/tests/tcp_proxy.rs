@@ -86,9 +86,8 @@ fn a_reset_of_one_side_is_a_reset_for_the_other() {
 
 #[test]
 fn a_server_that_is_not_there_is_a_reset_for_the_client() {
-    let unused = TcpListener::bind("127.0.0.1:0").unwrap();
-    let upstream = unused.local_addr().unwrap();
-    drop(unused);
+    // No other test can listen there.
+    let upstream = "127.0.0.1:1".parse().unwrap();
     let group = tidegate::net::pinned("proxy", 1).unwrap();
     let server = tcp_proxy::serve(&group, "127.0.0.1:0", upstream)
         .wait()

@@ -170,9 +170,11 @@ fn the_addresses_of_a_name_are_tried_under_one_permit() {
         .unwrap();
     full.listen(0).unwrap();
     let stuck = full.local_addr().unwrap().as_socket().unwrap();
-    let _fills: Vec<_> = (0..2)
-        .map(|_| TcpStream::connect_timeout(&stuck, Duration::from_millis(1)))
-        .collect();
+    // One has a place. Others do not get an answer.
+    let _accepted = TcpStream::connect(stuck).unwrap();
+    let waits = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    waits.set_nonblocking(true).unwrap();
+    waits.connect(&stuck.into()).unwrap_err();
     let upstream = Upstream::new();
     let other = upstream.0.local_addr().unwrap();
     let clock = ManualClock::new();
