@@ -7,6 +7,7 @@ use tidegate::isolate::{
     AdaptiveLimit, BreakerConfig, BreakerMode, BreakerWindow, Command, ConfigError, Isolation,
     PermitConfig, Retry, RetryBudget,
 };
+use tidegate_isolate::CommandBuilder;
 
 use crate::config::LimitKind;
 use crate::config::types::{self, Route};
@@ -14,13 +15,22 @@ use crate::config::types::{self, Route};
 /// The number of buckets of a breaker's window.
 const BUCKETS: u32 = 20;
 
+/// Checks that the command of a route can be made. Changes nothing.
+///
+/// # Errors
+///
+/// Which setting is not valid, and why.
+pub(crate) fn check(name: &str, route: &Route, isolation: &Isolation) -> Result<(), ConfigError> {
+    builder(name, route).check(isolation)
+}
+
 /// Returns the command of a route. A command with this key that exists takes over the new settings,
 /// and keeps its breaker, windows and limit. If a setting is new that is fixed for the life of a
 /// command, the command begins anew.
 ///
 /// # Errors
 ///
-/// Which setting is not valid, and why.
+/// Which setting is not valid, and why. [`check`] finds it before.
 pub(crate) fn configured(
     name: &str,
     route: &Route,
@@ -38,6 +48,10 @@ pub(crate) fn configured(
         }
         isolation.remove(name);
     }
+    builder(name, route).build(isolation)
+}
+
+fn builder(name: &str, route: &Route) -> CommandBuilder<(), Infallible> {
     let group = route.upstream.as_deref().unwrap_or(name);
     let command = Command::builder(name).group(group).permits(permits(route));
     // Requests are admitted on their loop: a command with threads would refuse all of them.
@@ -46,7 +60,7 @@ pub(crate) fn configured(
         Some(timeout) => command.timeout(timeout),
         None => command.no_timeout(),
     };
-    command.breaker(breaker(route)).build(isolation)
+    command.breaker(breaker(route))
 }
 
 /// Returns the retries of a route, and their budget: the one that is `kept`, or a new one.

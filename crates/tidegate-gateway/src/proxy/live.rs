@@ -1,4 +1,5 @@
-//! A configuration that is in force: routes with their commands, upstreams with their connections.
+//! A configuration that is in force: routes with their commands, upstreams with their connections. `draft`
+//! makes it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,11 +18,10 @@ use super::logged::Counts;
 use super::reply::Fixed;
 use super::upstream::UpstreamState;
 use crate::admin::{RouteReport, UpstreamReport};
-use crate::command::{self, Commands};
+use crate::command::Commands;
 use crate::config::Config;
 use crate::config::types::{self, Redirect, Route};
 use crate::fields::Rewriting;
-use crate::parts::Parts;
 use crate::route::PathPattern;
 use crate::tls::Expiry;
 
@@ -30,7 +30,7 @@ pub(crate) struct Live {
     pub(crate) config: Config,
     /// At the positions of the table.
     pub(super) routes: Vec<RouteState>,
-    upstreams: HashMap<String, Arc<UpstreamState<Answer>>>,
+    pub(super) upstreams: HashMap<String, Arc<UpstreamState<Answer>>>,
 }
 
 /// A route that is in force.
@@ -81,13 +81,13 @@ pub(super) struct ProxyRoute {
     pub(super) upstream: Arc<UpstreamState<Answer>>,
     pub(super) retry: Option<Retry<Infallible>>,
     /// The budget of the retries, for operators.
-    budget: Option<RetryBudget>,
+    pub(super) budget: Option<RetryBudget>,
     /// The timeout of the command is that of one attempt.
-    limits_attempts: bool,
+    pub(super) limits_attempts: bool,
     /// The time of the file for waiting and all attempts, without that of the fallback.
-    file_timeout: Option<Duration>,
+    pub(super) file_timeout: Option<Duration>,
     /// The time that is kept for the fallback, in nanoseconds.
-    fallback_nanos: u64,
+    pub(super) fallback_nanos: u64,
     pub(super) fallback: Option<Fallback>,
     /// Requests wait while the limit is reached.
     pub(super) waits: bool,
@@ -123,7 +123,7 @@ impl ProxyRoute {
         limit.map_or(u64::MAX, |limit| began.saturating_add(as_nanos(limit)))
     }
 
-    fn commands(&self) -> Commands {
+    pub(super) fn commands(&self) -> Commands {
         Commands {
             own: self.command.clone(),
             tunnel: self.tunnel.as_ref().map(|tunnel| tunnel.command.clone()),
@@ -176,88 +176,7 @@ pub(super) struct FallbackRoute {
     pub(super) upstream: Arc<UpstreamState<Answer>>,
 }
 
-/// Why a configuration without mistakes cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{section}: {why}")]
-pub(crate) struct BuildError {
-    section: String,
-    why: String,
-}
-
-impl BuildError {
-    fn new(section: &str, name: &str, why: impl ToString) -> Self {
-        Self {
-            section: format!("{section}.{name}"),
-            why: why.to_string(),
-        }
-    }
-}
-
 impl Live {
-    /// Puts a configuration in force. What has not changed since `before` is taken over: commands
-    /// with their breakers, servers with their connections.
-    ///
-    /// # Errors
-    ///
-    /// What cannot be used: a file, an address, a setting. The old configuration then stays in
-    /// force; commands that were changed before the error have their new settings.
-    pub(crate) fn new(
-        config: Config,
-        before: Option<&Self>,
-        parts: &Parts,
-        gate: &Arc<Gate>,
-    ) -> Result<Arc<Self>, BuildError> {
-        let isolation = &parts.isolation;
-        let upstreams = upstreams(&config, before, parts)?;
-        // Everything that reads files first: a command takes over its settings at once.
-        let mut actions = Vec::new();
-        for route in &config.routes {
-            let (name, value) = (&route.name, &route.value);
-            let error = |why: String| BuildError::new("route", name, why);
-            let rewriting = Rewriting::new(value.rewrite.as_ref()).map_err(error)?;
-            let action = action(value).map_err(error)?;
-            actions.push((rewriting, action));
-        }
-        let (mut routes, log) = (Vec::new(), Arc::new(config.log.clone()));
-        for (route, (rewriting, action)) in config.routes.iter().zip(actions) {
-            let (name, value) = (&route.name, &route.value);
-            let basis = Arc::new(RouteBasis {
-                gate: Arc::clone(gate),
-                name: name.clone(),
-                path: value.path.clone(),
-                body: value.body.map_or(u64::MAX, |size| size.0),
-                rewriting,
-                log: Arc::clone(&log),
-                counts: before
-                    .and_then(|before| before.route(name))
-                    .map(|route| Arc::clone(&route.counts))
-                    .unwrap_or_default(),
-            });
-            let action = match action {
-                Some(action) => action,
-                None => {
-                    let old = before.and_then(|before| before.proxy(name));
-                    let old = old.map(ProxyRoute::commands);
-                    let commands = Commands::configured(name, value, old.as_ref(), isolation);
-                    let commands = commands.map_err(|why| BuildError::new("route", name, why))?;
-                    let kept = before.and_then(|before| before.budget(name, value));
-                    proxy(value, &basis, (commands, kept), &upstreams)
-                        .ok_or_else(|| BuildError::new("route", name, "it has no action"))?
-                }
-            };
-            routes.push(RouteState { basis, action });
-        }
-        let live = Self {
-            config,
-            routes,
-            upstreams,
-        };
-        if let Some(before) = before {
-            live.forget_removed(before, isolation);
-        }
-        Ok(Arc::new(live))
-    }
-
     /// Begins what runs beside requests, when the configuration is in force: the health checks.
     pub(crate) fn begin(&self) {
         self.upstreams
@@ -285,7 +204,7 @@ impl Live {
     }
 
     /// Frees the commands that this configuration does not have any more.
-    fn forget_removed(&self, before: &Self, isolation: &Isolation) {
+    pub(super) fn forget_removed(&self, before: &Self, isolation: &Isolation) {
         for route in &before.routes {
             if let Some(old) = before.proxy(&route.name) {
                 let new = self.proxy(&route.name).map(ProxyRoute::commands);
@@ -320,13 +239,13 @@ impl Live {
         routes.map(|route| (&*route.name, &*route.counts))
     }
 
-    fn route(&self, name: &str) -> Option<&RouteState> {
+    pub(super) fn route(&self, name: &str) -> Option<&RouteState> {
         let mut routes = self.routes.iter();
         routes.find(|route| route.name == name)
     }
 
     /// Returns a route that passes requests on.
-    fn proxy(&self, name: &str) -> Option<&ProxyRoute> {
+    pub(super) fn proxy(&self, name: &str) -> Option<&ProxyRoute> {
         match &self.route(name)?.action {
             Action::Proxy(proxy) => Some(proxy),
             _ => None,
@@ -335,7 +254,7 @@ impl Live {
 
     /// Returns the budget of a route's retries, if the share of the route's new settings is the same:
     /// otherwise each reload would give it new retries.
-    fn budget(&self, name: &str, new: &Route) -> Option<RetryBudget> {
+    pub(super) fn budget(&self, name: &str, new: &Route) -> Option<RetryBudget> {
         let mut routes = self.config.routes.iter();
         let old = routes.find(|route| route.name == name)?;
         let share = |route: &Route| route.retry.as_ref().map(|retry| retry.budget);
@@ -349,108 +268,5 @@ impl fmt::Debug for Live {
         f.debug_struct("Live")
             .field("routes", &self.routes)
             .finish_non_exhaustive()
-    }
-}
-
-/// Returns the upstreams of a configuration by their names.
-fn upstreams(
-    config: &Config,
-    before: Option<&Live>,
-    parts: &Parts,
-) -> Result<HashMap<String, Arc<UpstreamState<Answer>>>, BuildError> {
-    let shown = config.origins.iter();
-    let shown = shown.filter(|origin| origin.path.starts_with("upstream."));
-    let shown: HashMap<&str, &str> = shown
-        .map(|origin| (&*origin.path, &*origin.shown))
-        .collect();
-    let mut upstreams = HashMap::new();
-    for upstream in &config.upstreams {
-        let (name, value) = (&upstream.name, &upstream.value);
-        // An address with a variable is shown as it is in the file.
-        let label = |(index, server): (usize, &types::Server)| {
-            let path = format!("upstream.{name}.servers[{index}].at");
-            match shown.get(&*path) {
-                Some(shown) => Arc::from(shown.trim_matches('"')),
-                None => Arc::from(server.at.to_string()),
-            }
-        };
-        let labels = value.servers.iter().enumerate().map(label).collect();
-        let old = before.and_then(|before| before.upstreams.get(name));
-        let made = UpstreamState::new(name, value, labels, old, parts);
-        let made = made.map_err(|why| BuildError::new("upstream", name, why))?;
-        upstreams.insert(name.clone(), made);
-    }
-    Ok(upstreams)
-}
-
-/// Returns the action of a route that passes nothing on.
-fn action(route: &Route) -> Result<Option<Action>, String> {
-    if let Some(redirect) = &route.redirect {
-        return Ok(Some(Action::Redirect(redirect.clone())));
-    }
-    if let Some(respond) = &route.respond {
-        return Ok(Some(Action::Respond(Fixed {
-            status: respond.status.0,
-            content_type: respond.content_type.clone(),
-            body: respond.body.clone(),
-        })));
-    }
-    let Some(files) = &route.files else {
-        return Ok(None);
-    };
-    let service = Files::builder(&files.root).index(&files.index).build();
-    service
-        .map(|service| Some(Action::Files(service)))
-        .map_err(|why| why.to_string())
-}
-
-/// Returns the action of a route that passes requests on.
-fn proxy(
-    route: &Route,
-    basis: &Arc<RouteBasis>,
-    (commands, kept): (Commands, Option<RetryBudget>),
-    upstreams: &HashMap<String, Arc<UpstreamState<Answer>>>,
-) -> Option<Action> {
-    let find = |name: &String| upstreams.get(name).cloned();
-    let fallback = match &route.fallback {
-        Some(fallback) => Some(match (&fallback.upstream, commands.fallback) {
-            (Some(name), Some(command)) => Fallback::Upstream(FallbackRoute {
-                command,
-                upstream: find(name)?,
-            }),
-            _ => Fallback::Fixed(fixed(fallback)),
-        }),
-        None => None,
-    };
-    let tunnel = commands.tunnel.zip(route.tunnel.as_ref());
-    let tunnel = tunnel.map(|(command, tunnel)| TunnelRoute {
-        command,
-        idle: tunnel.idle,
-    });
-    let (retry, budget) = command::retries(route, kept).unzip();
-    Some(Action::Proxy(Arc::new(ProxyRoute {
-        route: Arc::clone(basis),
-        command: commands.own,
-        upstream: route.upstream.as_ref().and_then(find)?,
-        retry,
-        budget,
-        limits_attempts: route
-            .retry
-            .as_ref()
-            .is_some_and(|retry| retry.attempt_timeout.is_some()),
-        file_timeout: route.attempts_time(),
-        fallback_nanos: route.fallback_time().map_or(0, as_nanos),
-        fallback,
-        waits: route.queue.is_some(),
-        server_timing: route.server_timing,
-        tunnel,
-    })))
-}
-
-fn fixed(fallback: &types::Fallback) -> Fixed {
-    Fixed {
-        status: fallback.status.0,
-        content_type: fallback.content_type.clone(),
-        body: fallback.body.clone(),
     }
 }

@@ -17,7 +17,8 @@
 //! | `roster` | the servers of an upstream under all of its settings | |
 //! | `members` | the servers of an upstream at one moment: one for each address | `target`, `roster` |
 //! | `upstream` | an upstream: the choice of a server, the addresses of names | `members`, `copies` |
-//! | `live` | routes and upstreams, made from a configuration | `upstream`, `gate` |
+//! | `live` | routes and upstreams that are in force | `upstream`, `gate` |
+//! | `draft` | makes them from a configuration | `live` |
 //! | `find` | the route of a request | `live` |
 //! | `flight` | one request that is passed on: its state | `live`, `reply` |
 //! | `flights` | the requests of one connection, and their times | `flight` |
@@ -42,6 +43,7 @@ mod attempt;
 mod body;
 mod connect;
 mod copies;
+mod draft;
 mod ended;
 mod fallback;
 mod find;
@@ -64,7 +66,8 @@ mod times;
 mod tunnel;
 mod upstream;
 
+pub(crate) use draft::{BuildError, Draft};
 pub(crate) use gate::Gate;
-pub(crate) use live::{BuildError, Live};
+pub(crate) use live::Live;
 pub(crate) use lives::Lives;
 pub(crate) use service::{Front, ProxyService};

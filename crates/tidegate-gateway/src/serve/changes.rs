@@ -9,8 +9,8 @@
 //! ```text
 //!   release the old socket ──▶ both agree ──▶ bind the new one ┬▶ accept the clients that wait at the
 //!   (clients wait there)                                       │  old socket, close it
-//!                                                              └▶ (it fails) the old listener gets its
-//!                                                                 socket back
+//!                                                              └▶ (the reload fails) the old listener
+//!                                                                 gets its socket back
 //! ```
 
 use std::sync::Arc;
@@ -35,10 +35,8 @@ pub(super) struct Changes {
     pub(super) certificates: Vec<NewCertificates>,
     /// New listeners that are not open yet: they overlap with old ones that go.
     blocked: Vec<Named<Listener>>,
-    /// Listeners with the sockets of old ones that go. They only accept the clients that wait there.
-    pub(super) last: Vec<Arc<Listening>>,
-    /// Old listeners that get their sockets back, because the reload has failed.
-    pub(super) restored: Restored,
+    /// The sockets of those.
+    taken: Vec<Taken>,
 }
 
 /// Old listeners, and what has their sockets now.
@@ -120,21 +118,21 @@ impl Changes {
         Ok(())
     }
 
-    /// Opens the new listeners that overlap with old ones, which then have no socket any more.
+    /// Opens the new listeners that overlap with old ones, which then have no socket any more: one of
+    /// [`Changes::accept_last`] and [`Changes::give_back`] follows.
     ///
     /// # Errors
     ///
-    /// What cannot be opened. The sockets of the old ones are in `restored` then.
+    /// What cannot be opened.
     pub(super) fn open_blocked(
         &mut self,
-        (config, before): (&Config, &Config),
+        config: &Config,
         open: &[Arc<Listening>],
         on: Ground<'_>,
     ) -> Result<(), StartError> {
-        let mut taken: Vec<Taken> = Vec::new();
         for listener in std::mem::take(&mut self.blocked) {
             let is_taken = |open: &Arc<Listening>| {
-                let mut all = taken.iter();
+                let mut all = self.taken.iter();
                 all.any(|taken| Arc::ptr_eq(&taken.from, open))
             };
             let old = self.overlapping(&listener, open);
@@ -145,21 +143,28 @@ impl Changes {
                 share(&socket, true);
                 Some(Taken { from, socket, by })
             });
-            taken.extend(released);
-            let prepared = Prepared::new(&listener, label(config, &listener), on.parts);
-            match prepared.and_then(|prepared| prepared.open(on.lives, on.parts, true)) {
-                Ok(open) => self.added.push(Arc::new(open)),
-                Err(why) => {
-                    let back = taken.into_iter().map(|taken| taken.give_back(before, on));
-                    self.restored.extend(back);
-                    return Err(why);
-                }
-            }
+            self.taken.extend(released);
+            let prepared = Prepared::new(&listener, label(config, &listener), on.parts)?;
+            let open = prepared.open(on.lives, on.parts, true)?;
+            self.added.push(Arc::new(open));
         }
-        let last = taken.into_iter();
-        self.last
-            .extend(last.filter_map(|taken| taken.accept_last(config, on)));
         Ok(())
+    }
+
+    /// Opens listeners on the sockets of old ones that accept the clients that wait there, and nothing
+    /// more.
+    pub(super) fn accept_last(&mut self, config: &Config, on: Ground<'_>) -> Vec<Arc<Listening>> {
+        let taken = std::mem::take(&mut self.taken).into_iter();
+        taken
+            .filter_map(|taken| taken.accept_last(config, on))
+            .collect()
+    }
+
+    /// Opens the old listeners again that have lost their sockets: the reload has failed. Returns each
+    /// with what has its socket now.
+    pub(super) fn give_back(&mut self, on: Ground<'_>) -> Restored {
+        let taken = std::mem::take(&mut self.taken).into_iter();
+        taken.map(|taken| taken.give_back(on)).collect()
     }
 
     /// Returns the old listeners that go and overlap with a new one.
@@ -194,18 +199,10 @@ impl Taken {
     }
 
     /// Opens the old listener again, on its socket.
-    fn give_back(
-        self,
-        before: &Config,
-        on: Ground<'_>,
-    ) -> (Arc<Listening>, Result<Listening, StartError>) {
+    fn give_back(self, on: Ground<'_>) -> (Arc<Listening>, Result<Listening, StartError>) {
         share(&self.socket, false);
-        let mut known = before.listeners.iter();
-        let own = known.find(|one| one.name == self.from.name);
-        let own = own.unwrap_or(&self.by);
-        let prepared = Prepared::new(own, label(before, own), on.parts);
-        let path = self.from.path();
-        let opened = prepared.and_then(|old| old.open_on(self.socket, path, on.lives, on.parts));
+        let old = Prepared::again(&self.from);
+        let opened = old.open_on(self.socket, self.from.path(), on.lives, on.parts);
         (self.from, opened)
     }
 }

@@ -9,14 +9,14 @@ use tidegate::isolate::Isolation;
 use tidegate::net::NetGroup;
 use tidegate::promise::Completion;
 
-use super::changes::{Changes, Ground, Restored, label};
+use super::changes::{Changes, Ground, label};
 use super::error::StartError;
 use super::listener::{Listening, NewCertificates, Prepared};
 use super::retired::Retired;
 use crate::admin::UpstreamReport;
 use crate::config::Config;
 use crate::parts::Parts;
-use crate::proxy::{Gate, Live, Lives};
+use crate::proxy::{Draft, Gate, Live, Lives};
 
 /// Why a configuration without routes does not replace one with routes.
 const NO_ROUTES: &str = "no route is left: the file may have been cut off; keep one, such as \
@@ -116,7 +116,8 @@ impl Gateway {
     /// What cannot be used or opened. Nothing listens then.
     pub fn start_with(config: Config, parts: Parts) -> Result<Self, StartError> {
         let gate = Gate::new(&parts.group, &parts.reports);
-        let live = Live::new(config, None, &parts, &gate)?;
+        let live = Draft::new(config, None, &parts)?;
+        let live = live.finish(None, &parts.isolation, &gate)?;
         let lives = Lives::new(&gate, &live);
         let mut listening = Vec::new();
         for listener in &live.config.listeners {
@@ -160,10 +161,7 @@ impl Gateway {
         let made = self.make(config, &before, &mut changes);
         let live = match made {
             Ok(live) => live,
-            Err(why) => {
-                close_all(&changes.added, Duration::ZERO);
-                return Err(self.restore(changes.restored, why));
-            }
+            Err(why) => return Err(self.undo(changes, why)),
         };
         let (open, removed): (Vec<_>, Vec<_>) = before
             .listening
@@ -172,25 +170,19 @@ impl Gateway {
         let mut state = self.lock();
         if self.is_ending.load(Ordering::Relaxed) {
             drop(state);
-            close_all(&changes.added, Duration::ZERO);
-            close_all(&changes.last, Duration::ZERO);
-            return Err(StartError::Ending);
+            return Err(self.undo(changes, StartError::Ending));
         }
         state.listening = open;
-        state.listening.extend(changes.added);
+        state.listening.append(&mut changes.added);
         state.live = Arc::clone(&live);
         state.retired.retain(|old| !old.is_over());
-        let last = changes.last.iter();
-        state
-            .retired
-            .extend(removed.iter().chain(last).map(Retired::new));
+        state.retired.extend(removed.iter().map(Retired::new));
         drop(state);
-        changes
-            .certificates
-            .into_iter()
-            .for_each(NewCertificates::apply);
+        let certificates = std::mem::take(&mut changes.certificates).into_iter();
+        certificates.for_each(NewCertificates::apply);
         self.lives.replace(&live);
         live.begin();
+        self.retire(changes.accept_last(&live.config, self.ground()));
         // Their idle connections end now, the others when their requests and tunnels have ended.
         close_all(&removed, Duration::MAX);
         let changed = changes.changed.into_iter();
@@ -206,15 +198,29 @@ impl Gateway {
         self.put(old, opened)
     }
 
-    /// Puts old listeners back whose sockets a reload needed that has failed. Returns why, and what
-    /// could not be put back.
-    fn restore(&self, restored: Restored, mut why: StartError) -> StartError {
-        for (old, again) in restored {
+    /// Closes what a reload has opened that has failed, and puts old listeners back whose sockets it
+    /// needed. Returns why, and what could not be put back.
+    fn undo(&self, mut changes: Changes, mut why: StartError) -> StartError {
+        close_all(&changes.added, Duration::ZERO);
+        for (old, again) in changes.give_back(self.ground()) {
             if let Err(lost) = self.put(&old, again) {
                 why = why.and(&format!("{lost}; it is closed until the next start"));
             }
         }
         why
+    }
+
+    /// Keeps listeners that accept no more.
+    fn retire(&self, last: Vec<Arc<Listening>>) {
+        let mut state = self.lock();
+        state.retired.extend(last.iter().map(Retired::new));
+        let deadline = state.live.config.drain.deadline;
+        // A drain that has begun meanwhile does not know them.
+        let is_ending = self.is_ending.load(Ordering::Relaxed);
+        drop(state);
+        if is_ending {
+            close_all(&last, deadline);
+        }
     }
 
     /// Puts a listener in the place of an old one, whose connections stay.
@@ -231,6 +237,7 @@ impl Gateway {
             state.listening.insert(place, Arc::clone(open));
         });
         state.listening.retain(|open| !Arc::ptr_eq(open, old));
+        state.retired.retain(|old| !old.is_over());
         state.retired.push(Retired::new(old));
         let deadline = state.live.config.drain.deadline;
         // A drain that has begun meanwhile does not know it.
@@ -256,16 +263,21 @@ impl Gateway {
         if config.routes.is_empty() && !before.live.config.routes.is_empty() {
             return Err(StartError::Config(NO_ROUTES.to_owned()));
         }
-        let on = Ground {
+        let on = self.ground();
+        changes.prepare(&config, &before.listening, on)?;
+        let draft = Draft::new(config, Some(&before.live), &self.parts)?;
+        // This touches what is in use, so everything else that can fail comes before.
+        changes.open_blocked(draft.config(), &before.listening, on)?;
+        let (gate, isolation) = (self.lives.gate(), &self.parts.isolation);
+        Ok(draft.finish(Some(&before.live), isolation, gate)?)
+    }
+
+    /// Returns what listeners are opened on.
+    fn ground(&self) -> Ground<'_> {
+        Ground {
             lives: &self.lives,
             parts: &self.parts,
-        };
-        changes.prepare(&config, &before.listening, on)?;
-        let gate = self.lives.gate();
-        let live = Live::new(config, Some(&before.live), &self.parts, gate)?;
-        // The last step that can fail, because it touches what is in use.
-        changes.open_blocked((&live.config, &before.live.config), &before.listening, on)?;
-        Ok(live)
+        }
     }
 
     /// Returns the name and the address of each listener.

@@ -4,7 +4,7 @@
 //! bound. New connections have the new settings, those that are open keep the old ones.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tidegate::http::{HttpServer, Limits};
@@ -39,10 +39,12 @@ pub(super) struct Listening {
 
 /// A listener that is not open yet. Its certificates are read.
 pub(super) struct Prepared {
-    listener: Named<types::Listener>,
+    name: String,
+    config: types::Listener,
     /// The address as it is in the file.
     label: String,
-    certificates: Option<Certificates>,
+    tls: Option<TlsServer>,
+    expiries: Vec<Option<Expiry>>,
 }
 
 impl Prepared {
@@ -58,14 +60,28 @@ impl Prepared {
     ) -> Result<Self, StartError> {
         let now = (parts.reports.wall)();
         let tls = listener.value.tls.as_ref();
-        let certificates = tls.map(|tls| Certificates::read(tls, now)).transpose();
-        let certificates =
-            certificates.map_err(|why| StartError::certificates(&listener.name, &why))?;
+        let read = tls.map(|tls| Certificates::read(tls, now)).transpose();
+        let mut read = read.map_err(|why| StartError::certificates(&listener.name, &why))?;
+        let expiries = read.as_mut().map(|read| std::mem::take(&mut read.expiries));
         Ok(Self {
-            listener: listener.clone(),
+            name: listener.name.clone(),
+            config: listener.value.clone(),
             label,
-            certificates,
+            tls: read.map(Certificates::into_server),
+            expiries: expiries.unwrap_or_default(),
         })
+    }
+
+    /// Prepares the same listener once more. It has the certificates that are in use: its files may be
+    /// others by now, or have expired.
+    pub(super) fn again(old: &Listening) -> Self {
+        Self {
+            name: old.name.clone(),
+            config: old.config.clone(),
+            label: old.address(),
+            tls: old.tls.clone(),
+            expiries: old.known_expiries().clone(),
+        }
     }
 
     /// Opens the listener. `shared` lets its address overlap with that of a socket that allows it.
@@ -79,7 +95,7 @@ impl Prepared {
         parts: &Parts,
         shared: bool,
     ) -> Result<Listening, StartError> {
-        match self.listener.value.at.clone() {
+        match self.config.at.clone() {
             Address::Tcp { host, port } => self.serve(lives, parts, None, |builder, service| {
                 let builder = builder.configure(|server| server.reuse_port(shared));
                 builder.serve_with((host.as_str(), port), service)
@@ -129,21 +145,16 @@ impl Prepared {
     }
 
     fn serve(
-        mut self,
+        self,
         lives: &Arc<Lives>,
         parts: &Parts,
         path: Option<Arc<SocketPath>>,
         listen: impl FnOnce(HttpServerBuilder<Pinned>, MakeService) -> Completion<HttpServer>,
     ) -> Result<Listening, StartError> {
-        let mut expiries = Vec::new();
-        let tls = self.certificates.take().map(|mut read| {
-            expiries = std::mem::take(&mut read.expiries);
-            read.into_server()
-        });
-        let config = &self.listener.value;
+        let config = &self.config;
         let front = Arc::new(Front {
             trust: config.trust.clone(),
-            secure: tls.is_some(),
+            secure: self.tls.is_some(),
             proxied: config.proxy_protocol,
         });
         let lives = Arc::clone(lives);
@@ -151,7 +162,7 @@ impl Prepared {
         let mut builder = HttpServer::builder(&parts.group).limits(limits(&config.limits));
         if config.proxy_protocol {
             let known = KnownPeers {
-                listener: self.listener.name.as_str().into(),
+                listener: self.name.as_str().into(),
                 trust: config.trust.clone().into(),
                 time: config.limits.head_time,
                 problems: Arc::clone(&parts.reports.problems),
@@ -162,24 +173,24 @@ impl Prepared {
                 pipeline.add_handler("proxy", Handler::inbound(ProxyProtocol::new()))
             });
         }
-        if let Some(tls) = &tls {
+        if let Some(tls) = &self.tls {
             builder = builder.tls(tls.clone());
         }
         let started = listen(builder, service).wait();
         let server = started.map_err(|why| self.error(&reason(&why)))?;
         Ok(Listening {
-            name: self.listener.name,
-            config: self.listener.value,
+            name: self.name,
+            config: self.config,
             server,
-            tls,
-            expiries: Mutex::new(expiries),
+            tls: self.tls,
+            expiries: Mutex::new(self.expiries),
             path,
         })
     }
 
     /// Says why it cannot be opened. An address with a variable is not shown.
     fn error(&self, why: &str) -> StartError {
-        StartError::listen(&self.listener.name, &self.label, why)
+        StartError::listen(&self.name, &self.label, why)
     }
 }
 
@@ -253,14 +264,18 @@ impl Listening {
 
     /// Returns the settings of the certificates, and when each expires.
     pub(super) fn expiries(&self) -> Vec<(String, Expiry)> {
-        let known = self.expiries.lock();
-        let known = known.unwrap_or_else(PoisonError::into_inner);
+        let known = self.known_expiries();
         let known = known.iter().enumerate();
         let named = known.filter_map(|(index, expiry)| {
             let setting = format!("listen.{}.tls.certificates[{index}]", self.name);
             Some((setting, expiry.clone()?))
         });
         named.collect()
+    }
+
+    fn known_expiries(&self) -> MutexGuard<'_, Vec<Option<Expiry>>> {
+        let known = self.expiries.lock();
+        known.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the address on which clients reach the listener.
@@ -282,8 +297,7 @@ impl NewCertificates {
         if let Some(tls) = &listening.tls {
             read.apply(tls);
         }
-        let known = listening.expiries.lock();
-        *known.unwrap_or_else(PoisonError::into_inner) = expiries;
+        *listening.known_expiries() = expiries;
     }
 }
 

@@ -269,6 +269,10 @@ fn each_text_that_no_head_can_have_is_found() {
             "route.a.breaker.window: nothing happens in no time",
         ),
         (
+            "retry = { attempt_timeout = \"0s\" }",
+            "route.a.retry.attempt_timeout: nothing happens in no time",
+        ),
+        (
             "[route.b]\npath = \"/ä\"\nrespond = 200",
             "has a character that a URL has only with `%`",
         ),

@@ -36,6 +36,7 @@ mod steps;
 mod storm;
 mod trust;
 mod tunnels;
+mod undone;
 mod words;
 
 use std::io::{self, Read, Write};

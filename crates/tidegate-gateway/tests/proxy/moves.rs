@@ -8,7 +8,7 @@ use tidegate_testkit::Gate;
 use crate::*;
 
 /// Returns a port that is free on all addresses. It is none of those that the system chooses.
-fn port() -> u16 {
+pub(crate) fn port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     tidegate_testkit::until_some("a port is free", || {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use crate::breaker::{BreakerConfig, PROBE_LIMIT, PROBES, RAMP, SUCCESSES};
 use crate::bulkhead::{AdaptiveLimit, Bulkhead, PermitConfig, PoolConfig};
 use crate::config::CommandConfig;
 use crate::error::{CommandError, ConfigError};
-use crate::isolation::Isolation;
+use crate::isolation::{CommandKeys, Isolation};
 use crate::key::Key;
 use crate::metrics::MetricsConfig;
 use crate::properties::{CodeSettings, Family, POOL};
@@ -257,24 +257,9 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
     /// Returns which property of which key is invalid, and why. Also fails if a command with this
     /// key exists and was built with other settings.
     pub fn build(self, isolation: &Isolation) -> Result<Command<T, E>, ConfigError> {
-        let key = self.key;
-        if key.trim().is_empty() {
-            let reason = "a command needs a name; `Key::for_type` derives one from a type";
-            return Err(ConfigError::new("(command)", "key", "blank", reason));
-        }
-        let Some(group) = self.group else {
-            let reason = "a command needs a group of dependencies; set it with `group`";
-            return Err(ConfigError::new(&*key, "group", "missing", reason));
-        };
-        let mut code_settings = CodeSettings::new(self.config);
-        for (family, name) in self.marks {
-            code_settings.mark(family, name);
-        }
-        if self.only_permits {
-            code_settings.only_permits();
-        }
+        let (keys, code_settings) = self.settings()?;
         let types = TypeId::of::<fn() -> (T, E)>();
-        let state = isolation.state(key, group, self.pool, types, code_settings)?;
+        let state = isolation.state(keys, types, code_settings)?;
         Ok(Command {
             shared: Arc::new(Shared {
                 state,
@@ -282,6 +267,40 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
                 is_bad_request: self.is_bad_request,
             }),
         })
+    }
+
+    /// Checks that the command could be built if its key were new, with the properties of now. Changes
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns which property of which key is invalid, and why.
+    #[doc(hidden)]
+    pub fn check(self, isolation: &Isolation) -> Result<(), ConfigError> {
+        let (keys, code_settings) = self.settings()?;
+        isolation.check(&keys, &code_settings)
+    }
+
+    /// Returns the keys of the command, its group and its pool, and the settings made in code.
+    fn settings(&self) -> Result<(CommandKeys, CodeSettings), ConfigError> {
+        let key = self.key.clone();
+        if key.trim().is_empty() {
+            let reason = "a command needs a name; `Key::for_type` derives one from a type";
+            return Err(ConfigError::new("(command)", "key", "blank", reason));
+        }
+        let Some(group) = self.group.clone() else {
+            let reason = "a command needs a group of dependencies; set it with `group`";
+            return Err(ConfigError::new(&*key, "group", "missing", reason));
+        };
+        let mut code_settings = CodeSettings::new(self.config.clone());
+        for (family, name) in &self.marks {
+            code_settings.mark(*family, name);
+        }
+        if self.only_permits {
+            code_settings.only_permits();
+        }
+        let pool = self.pool.clone();
+        Ok((CommandKeys { key, group, pool }, code_settings))
     }
 
     fn mark(mut self, names: &[&'static str]) -> Self {

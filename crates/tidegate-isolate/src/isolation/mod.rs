@@ -30,3 +30,4 @@ pub use self::shutdown::ShutdownReport;
 pub use self::snapshot::CommandSnapshot;
 
 pub(crate) use self::pools::RegisteredPool;
+pub(crate) use self::registry::CommandKeys;

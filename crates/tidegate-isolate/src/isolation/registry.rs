@@ -43,6 +43,13 @@ pub struct Isolation {
     pub(super) inner: Arc<Inner>,
 }
 
+/// The key of a command, that of its group, and that of the pool that it names.
+pub(crate) struct CommandKeys {
+    pub(crate) key: Key,
+    pub(crate) group: Key,
+    pub(crate) pool: Option<Key>,
+}
+
 pub(super) struct Inner {
     pub(super) alarms: CallTimer,
     pub(super) plugins: Arc<Plugins>,
@@ -253,9 +260,7 @@ impl Isolation {
     /// settings agree.
     pub(crate) fn state(
         &self,
-        key: Key,
-        group: Key,
-        pool: Option<Key>,
+        CommandKeys { key, group, pool }: CommandKeys,
         types: TypeId,
         code_settings: CodeSettings,
     ) -> Result<Arc<State>, ConfigError> {
@@ -320,6 +325,19 @@ impl Isolation {
             plugins.report(&error.to_string());
         }
         Ok(state)
+    }
+
+    /// Checks the settings of a command as if its key were new.
+    pub(crate) fn check(
+        &self,
+        CommandKeys { key, group, pool }: &CommandKeys,
+        code_settings: &CodeSettings,
+    ) -> Result<(), ConfigError> {
+        let named = self.pool_name((key, group), pool.as_ref(), code_settings);
+        let keys = (key, &named.unwrap_or_else(|| key.clone()));
+        let reading = self.inner.sources.read(keys);
+        let (_, invalid) = code_settings.resolve(&reading, keys, None)?;
+        invalid.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Returns the name of the pool that a command shares: an override first, then the name that its

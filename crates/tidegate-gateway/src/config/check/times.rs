@@ -18,6 +18,10 @@ impl Checks<'_> {
             ];
             self.positive("route", route, &times);
         }
+        let retry = route.value.retry.as_ref();
+        if let Some(time) = retry.and_then(|retry| retry.attempt_timeout) {
+            self.positive("route", route, &[("retry.attempt_timeout", time)]);
+        }
         if let Some(tunnel) = &route.value.tunnel {
             self.positive("route", route, &[("tunnel.idle", tunnel.idle)]);
         }

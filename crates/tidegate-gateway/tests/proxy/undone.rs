@@ -1,0 +1,125 @@
+//! Reloads that fail: everything stays as it was, and a later one succeeds.
+
+use tidegate::isolate::Properties;
+
+use crate::moves::port;
+use crate::secure::Files;
+use crate::*;
+
+const UPSTREAM: &str = "[upstream.back]\nservers = [\"127.0.0.1:1\"]\n";
+
+/// Returns a configuration with a listener at this address, and these routes.
+fn at(address: &str, routes: &str) -> Config {
+    config(&format!(
+        "[listen.b]\nat = \"{address}\"\n{UPSTREAM}{routes}"
+    ))
+}
+
+fn passing(name: &str, settings: &str) -> String {
+    format!("[route.{name}]\npath = \"/{name}\"\nupstream = \"back\"\n{settings}\n")
+}
+
+/// Returns the settings of all commands.
+fn settings(isolation: &Isolation) -> Vec<String> {
+    let all = isolation.settings().into_iter();
+    all.map(|one| format!("{}: {one}", one.command)).collect()
+}
+
+#[test]
+fn a_reload_that_fails_at_a_listener_changes_no_command() {
+    let port = port();
+    let (one, all) = (format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"));
+    let routes = [
+        passing("limited", "limit = 5"),
+        passing("timed", ""),
+        passing("judged", "breaker = { window = \"4s\" }"),
+        passing("gone", "tunnel = {}\nfallback = { upstream = \"back\" }"),
+    ];
+    let fixture = Fixture::new("[route.r]\nrespond = 200\n");
+    let routes = routes.concat();
+    fixture.gateway.reload(at(&one, &routes)).unwrap();
+    let before = settings(&fixture.isolation);
+    let foreign = TcpListener::bind(format!("127.0.0.9:{port}")).unwrap();
+    let others = |limit: u32| {
+        let new = format!("limit = {limit}\ntunnel = {{}}\nfallback = {{ upstream = \"back\" }}");
+        [
+            passing("limited", "limit = 7"),
+            passing("timed", "retry = { attempt_timeout = \"10ms\" }"),
+            passing("judged", "breaker = { window = \"8s\" }"),
+            passing("new", &new),
+        ]
+        .concat()
+    };
+    let why = fixture.gateway.reload(at(&all, &others(3))).unwrap_err();
+    assert!(why.to_string().contains("in use"), "{why}");
+    assert_eq!(settings(&fixture.isolation), before);
+    drop(foreign);
+    fixture.gateway.reload(at(&all, &others(4))).unwrap();
+    let now = settings(&fixture.isolation);
+    let keys: Vec<&str> = now
+        .iter()
+        .filter_map(|one| one.split(": ").next())
+        .collect();
+    let expected = [
+        "judged",
+        "limited",
+        "new",
+        "new:fallback",
+        "new:tunnel",
+        "timed",
+    ];
+    assert_eq!(keys, expected);
+}
+
+#[test]
+fn a_reload_that_fails_at_a_command_changes_no_other() {
+    let (properties, group) = (
+        Properties::new(),
+        NetGroup::builder("gateway").loops(1).build().unwrap(),
+    );
+    let isolation = Isolation::builder().properties(properties.clone());
+    let isolation = isolation.build().unwrap();
+    let routes = passing("a", "limit = 5");
+    let gateway = Gateway::start(at("127.0.0.1:0", &routes), &group, &isolation).unwrap();
+    let before = settings(&isolation);
+    // No route has threads.
+    let strategy = "hystrix.command.z.execution.isolation.strategy";
+    properties.set(strategy, "THREAD").unwrap();
+    let others = |limit: u32| {
+        let changed = format!("limit = {limit}");
+        [passing("a", &changed), passing("m", &changed), passing("z", "")].concat()
+    };
+    let why = gateway.reload(at("127.0.0.1:0", &others(7))).unwrap_err();
+    assert!(why.to_string().starts_with("route.z: "), "{why}");
+    assert_eq!(settings(&isolation), before);
+    properties.remove(strategy).unwrap();
+    gateway.reload(at("127.0.0.1:0", &others(8))).unwrap();
+    assert_eq!(isolation.len(), 3);
+}
+
+#[test]
+fn a_listener_gets_its_socket_back_although_its_files_are_gone() {
+    let files = Files::new("undone");
+    files.write("own", "own.example");
+    let path = |end: &str| files.0.join(format!("own.{end}"));
+    let port = port();
+    let listener = format!(
+        "[listen.a]\nat = \"127.0.0.1:{port}\"\n\
+         tls = {{ certificates = [{{ cert = {:?}, key = {:?} }}] }}\n",
+        path("pem"),
+        path("key")
+    );
+    let hello = "[route.r]\nrespond = 200\n";
+    let fixture = Fixture::new(&format!("{listener}{hello}"));
+    let _foreign = TcpListener::bind(format!("127.0.0.9:{port}")).unwrap();
+    std::fs::remove_file(path("pem")).unwrap();
+    let moved = config(&format!("[listen.a]\nat = \"0.0.0.0:{port}\"\n{hello}"));
+    let why = fixture.gateway.reload(moved).unwrap_err().to_string();
+    assert!(
+        why.contains("in use") && !why.contains("closed until"),
+        "{why}"
+    );
+    let own = ("a".to_owned(), format!("127.0.0.1:{port}"));
+    assert_eq!(fixture.gateway.addresses()[1], own);
+    assert!(TcpStream::connect(&own.1).is_ok());
+}
