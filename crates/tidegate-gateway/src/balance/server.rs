@@ -1,7 +1,7 @@
 //! A server of an upstream, shared by all loops.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tidegate_core::permits::{Permit, Permits};
 
@@ -30,8 +30,8 @@ struct Shared {
     state: AtomicU8,
     /// The requests that it got.
     calls: AtomicU64,
-    /// Whose checks count; 0 means that there are none.
-    checker: AtomicU64,
+    /// Whose checks count; 0 means that there are none. Locked while they change the state.
+    checker: Mutex<u64>,
 }
 
 /// Finds a server again as long as it is used.
@@ -58,7 +58,7 @@ impl ServerState {
             permits: Permits::new(limit(max_in_flight)),
             state: AtomicU8::new(0),
             calls: AtomicU64::new(0),
-            checker: AtomicU64::new(0),
+            checker: Mutex::default(),
         };
         Self {
             weight,
@@ -81,14 +81,36 @@ impl ServerState {
         self.set(DOWN, !up);
     }
 
-    /// From now on, only the checks with this number count; 0 means that there are none.
+    /// From now on, only the checks with this number count.
     pub(crate) fn set_checker(&self, checker: u64) {
-        self.shared.checker.store(checker, Ordering::Relaxed);
+        *self.checker() = checker;
+    }
+
+    /// From now on, there are no checks: the server is up.
+    pub(crate) fn end_checks(&self) {
+        let mut checker = self.checker();
+        *checker = 0;
+        self.set_up(true);
     }
 
     /// Returns `true` if the checks with this number count.
     pub(crate) fn is_checked_by(&self, checker: u64) -> bool {
-        self.shared.checker.load(Ordering::Relaxed) == checker
+        *self.checker() == checker
+    }
+
+    /// Sets the result of the checks with this number. Returns `false` if others count by now, or none.
+    pub(crate) fn set_up_by(&self, checker: u64, up: bool) -> bool {
+        let counts = self.checker();
+        let is_own = *counts == checker;
+        if is_own {
+            self.set_up(up);
+        }
+        is_own
+    }
+
+    fn checker(&self) -> MutexGuard<'_, u64> {
+        let checker = self.shared.checker.lock();
+        checker.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drains the server, or ends the drain: it gets no further requests, and those in flight

@@ -168,3 +168,15 @@ fn the_limit_is_exact_over_all_loops() {
     assert!(most.load(Ordering::Relaxed) <= 4);
     assert!(servers.iter().all(|server| server.in_flight() == 0));
 }
+
+#[test]
+fn only_the_checks_that_count_set_a_server_down() {
+    let server = ServerState::new(1, None);
+    server.set_checker(1);
+    assert!(server.set_up_by(1, false) && !server.is_up());
+    server.set_checker(2);
+    assert!(!server.set_up_by(1, true) && !server.is_up());
+    // A result that comes after the end of the checks.
+    server.end_checks();
+    assert!(!server.set_up_by(2, false) && server.is_up());
+}

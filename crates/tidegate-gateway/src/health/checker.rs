@@ -98,7 +98,6 @@ impl Checker {
         group: &NetGroup,
         (index, servers): (usize, usize),
     ) -> Arc<Self> {
-        let is_up = server.state.is_up();
         let parts = u32::try_from(servers.max(1)).unwrap_or(u32::MAX);
         let part = u32::try_from(index).unwrap_or(u32::MAX);
         Arc::new(Self {
@@ -109,7 +108,7 @@ impl Checker {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             has_begun: AtomicBool::new(false),
             first: config.every / parts * part,
-            results: Mutex::new(Thresholds::new(config.up.0, config.down.0, is_up)),
+            results: Mutex::new(Thresholds::new(config.up.0, config.down.0)),
         })
     }
 
@@ -224,17 +223,20 @@ impl Checker {
             let what = format!("upstream.{upstream} {label}: not checked: {}", fault.why);
             return self.server.reports.problems.report("descriptors", what);
         }
-        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = results.add(result.is_ok());
-        drop(results);
-        let Some(is_up) = changed else { return };
-        self.server.state.set_up(is_up);
         let Checked {
             upstream,
             label,
             reports,
+            state,
             ..
         } = &self.server;
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = results.add(result.is_ok(), state.is_up());
+        drop(results);
+        // Other checks may have begun meanwhile.
+        if !changed.is_some_and(|is_up| state.set_up_by(self.number, is_up)) {
+            return;
+        }
         let what = match result {
             Ok(()) => format!("upstream.{upstream} {label}: is up"),
             Err(fault) => format!("upstream.{upstream} {label}: is down: {}", fault.why),

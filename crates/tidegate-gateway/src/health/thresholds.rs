@@ -1,35 +1,33 @@
 //! After how many results in a row a server changes its state.
 
-/// The results of a server.
+/// The results of a server. Its state is not part of them: other checks may have changed it last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thresholds {
     up: u32,
     down: u32,
-    is_up: bool,
     /// How many results in a row speak against the current state.
     against: u32,
 }
 
 impl Thresholds {
-    /// Creates the results of a server in this state, which is down after `down` failures in a row,
-    /// and up after `up` successes in a row.
-    pub(super) fn new(up: u32, down: u32, is_up: bool) -> Self {
+    /// Creates the results of a server that is down after `down` failures in a row, and up after `up`
+    /// successes in a row.
+    pub(super) fn new(up: u32, down: u32) -> Self {
         Self {
             up,
             down,
-            is_up,
             against: 0,
         }
     }
 
-    /// Adds a result. Returns the new state if it has changed.
-    pub(super) fn add(&mut self, is_success: bool) -> Option<bool> {
-        if is_success == self.is_up {
+    /// Adds a result of a server in this state. Returns the new state if it changes.
+    pub(super) fn add(&mut self, is_success: bool, is_up: bool) -> Option<bool> {
+        if is_success == is_up {
             self.against = 0;
             return None;
         }
         self.against += 1;
-        let needed = match self.is_up {
+        let needed = match is_up {
             true => self.down,
             false => self.up,
         };
@@ -37,7 +35,6 @@ impl Thresholds {
             return None;
         }
         self.against = 0;
-        self.is_up = is_success;
         Some(is_success)
     }
 }
@@ -50,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_state_changes_after_results_in_a_row() {
-        let mut server = Thresholds::new(2, 3, true);
+        let (mut server, mut is_up) = (Thresholds::new(2, 3), true);
         let rows = [
             (false, None),
             (false, None),
@@ -66,7 +63,17 @@ mod tests {
             (true, None),
         ];
         for (at, (result, expected)) in rows.into_iter().enumerate() {
-            assert_eq!(server.add(result), expected, "{at}");
+            let changed = server.add(result, is_up);
+            assert_eq!(changed, expected, "{at}");
+            is_up = changed.unwrap_or(is_up);
         }
+    }
+
+    #[test]
+    fn a_server_that_other_checks_have_set_down_is_up_after_successes() {
+        let mut server = Thresholds::new(2, 3);
+        assert_eq!(server.add(true, true), None);
+        assert_eq!(server.add(true, false), None);
+        assert_eq!(server.add(true, false), Some(true));
     }
 }

@@ -123,8 +123,7 @@ impl<H: ExchangeHandler> Members<H> {
     pub(super) fn end_checks(&self) {
         for (member, state) in self.list.iter().zip(&self.states) {
             if member.checker.is_none() {
-                state.set_checker(0);
-                state.set_up(true);
+                state.end_checks();
             }
         }
     }
