@@ -233,7 +233,7 @@ impl Flight {
     }
 
     /// Begins the exchange on a connection. Returns the admission and the place if the connection has
-    /// ended: nothing was sent, and the next one can be tried.
+    /// ended that was idle before: nothing was sent, and the next one can be tried.
     fn exchange(
         self: &Arc<Self>,
         mut state: Locked<'_>,
@@ -251,6 +251,7 @@ impl Flight {
             return None;
         }
         state.times.connected = now;
+        let is_reused = exchange.is_reused();
         match exchange.begin(&self.head, answer) {
             Ok(()) => {
                 let before = std::mem::replace(&mut state.stage, Stage::Exchanging(exchange));
@@ -268,9 +269,29 @@ impl Flight {
                 drop(state);
                 drop(exchange);
                 let held = answer.into_held()?;
+                if !is_reused {
+                    self.new_connection_ended(attempt, held);
+                    return None;
+                }
                 Some((held.admission, held.lease))
             }
         }
+    }
+
+    /// Handles a new connection that the server has closed before anything was sent. It is replaced once,
+    /// as one that was used before: a server that closes each of them would get one after the other.
+    fn new_connection_ended(self: &Arc<Self>, attempt: u32, held: Held) {
+        let Some(mut state) = self.lock() else { return };
+        let target = state.server_target().filter(|_| state.replaced != attempt);
+        state.replaced = attempt;
+        drop(state);
+        if let Some(target) = target {
+            return self.take_connection(attempt, held.admission, (target, true), held.lease);
+        }
+        let mut held = held;
+        held.admission.verdict(false, || self.now());
+        drop(held);
+        self.again_or_give_up(attempt, true, Reason::Closed);
     }
 
     /// Handles an attempt without a response: begins another one where that is safe, or gives up.

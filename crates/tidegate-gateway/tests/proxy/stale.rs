@@ -1,6 +1,10 @@
 //! Connections that end before their requests: by the server, when one is to be sent, or by us.
 
 use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tidegate::loops::EventLoop;
 
 use crate::*;
 
@@ -114,4 +118,37 @@ fn an_upload_that_is_given_up_resets_its_connection() {
     let why = server.0.read(&mut [0; 9]).unwrap_err();
     assert_eq!(why.kind(), io::ErrorKind::ConnectionReset);
     fixture.wait_idle();
+}
+
+/// Closes the connections of a server as soon as they are made. It runs on the loop of the gateway, which
+/// finds each connection made and ended at once. Stops after 20 of them.
+fn close_each(home: &EventLoop, back: Arc<TcpListener>, closed: Arc<AtomicU32>) {
+    let again = home.clone();
+    let close = move || {
+        if back.accept().is_ok() {
+            closed.fetch_add(1, Ordering::Relaxed);
+        }
+        if closed.load(Ordering::Relaxed) < 20 && Arc::strong_count(&back) > 1 {
+            close_each(&again, back, closed);
+        }
+    };
+    drop(home.execute(close));
+}
+
+#[test]
+fn a_new_connection_that_ends_at_once_is_replaced_once() {
+    for (settings, most) in [("", 2), ("retry = 1", 4)] {
+        let back = Upstream::new();
+        let fixture = Fixture::with_route(&[&back], settings);
+        back.0.set_nonblocking(true).unwrap();
+        let (listener, closed) = (Arc::new(back.0), Arc::<AtomicU32>::default());
+        let home = fixture.group.loops().next();
+        close_each(home, Arc::clone(&listener), Arc::clone(&closed));
+        let response = fixture.send(GET).message();
+        assert_eq!(response.field("tidegate-failed"), Some("closed shop"));
+        assert_eq!(closed.load(Ordering::Relaxed), most, "{settings}");
+        drop(listener);
+        fixture.wait_idle();
+        assert_eq!(fixture.total(Event::Failure), u64::from(most / 2));
+    }
 }

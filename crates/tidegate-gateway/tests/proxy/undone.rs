@@ -87,7 +87,12 @@ fn a_reload_that_fails_at_a_command_changes_no_other() {
     properties.set(strategy, "THREAD").unwrap();
     let others = |limit: u32| {
         let changed = format!("limit = {limit}");
-        [passing("a", &changed), passing("m", &changed), passing("z", "")].concat()
+        [
+            passing("a", &changed),
+            passing("m", &changed),
+            passing("z", ""),
+        ]
+        .concat()
     };
     let why = gateway.reload(at("127.0.0.1:0", &others(7))).unwrap_err();
     assert!(why.to_string().starts_with("route.z: "), "{why}");
