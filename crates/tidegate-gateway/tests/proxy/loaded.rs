@@ -17,7 +17,7 @@ fn start<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHan
 
 /// Responds to every request on a thread for each connection. After an upgrade it sends back what it
 /// receives. Returns the number of its responses.
-fn serve_all(back: Upstream) -> Arc<AtomicU64> {
+pub(crate) fn serve_all(back: Upstream) -> Arc<AtomicU64> {
     let responses = Arc::<AtomicU64>::default();
     let all = Arc::clone(&responses);
     start(move || {
