@@ -9,7 +9,7 @@ mod top;
 mod tutorial;
 
 use std::io::Read as _;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tidegate::http::{HttpServer, Request, Response};
@@ -37,24 +37,41 @@ fn tidegate(arguments: &[&str]) -> Command {
 
 /// Runs the program without a terminal.
 fn run(arguments: &[&str]) -> Ran {
-    ran(tidegate(arguments).output().unwrap())
+    let output = tidegate(arguments).output().unwrap();
+    Ran {
+        out: String::from_utf8(output.stdout).unwrap(),
+        errors: String::from_utf8(output.stderr).unwrap(),
+        status: output.status.code(),
+    }
 }
 
 /// Runs the program without a terminal until something has happened, and ends it by a signal.
 fn run_until(arguments: &[&str], happened: impl FnOnce()) -> Ran {
     let mut command = tidegate(arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
+    let mut child = Running(command.spawn().unwrap());
     happened();
-    signal(&child, "TERM");
-    ran(child.wait_with_output().unwrap())
+    signal(&child.0, "TERM");
+    let (mut out, mut errors) = (String::new(), String::new());
+    let stdout = child.0.stdout.as_mut();
+    stdout.unwrap().read_to_string(&mut out).unwrap();
+    let stderr = child.0.stderr.as_mut();
+    stderr.unwrap().read_to_string(&mut errors).unwrap();
+    let status = child.0.wait().unwrap().code();
+    Ran {
+        out,
+        errors,
+        status,
+    }
 }
 
-fn ran(output: Output) -> Ran {
-    Ran {
-        out: String::from_utf8(output.stdout).unwrap(),
-        errors: String::from_utf8(output.stderr).unwrap(),
-        status: output.status.code(),
+/// A program that does not outlive its test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

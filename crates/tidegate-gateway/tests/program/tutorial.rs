@@ -48,7 +48,7 @@ fn its_commands_run_with_its_configuration() {
                 .unwrap();
             let listens = first.trim().strip_prefix("http listens on ");
             address = listens.unwrap_or_else(|| panic!("{first}")).to_owned();
-            gateway = Some(child);
+            gateway = Some(Running(child));
         } else {
             let output = command.output().unwrap();
             let out = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -56,9 +56,7 @@ fn its_commands_run_with_its_configuration() {
             seen.push((words[1].to_owned(), out));
         }
     }
-    let mut gateway = gateway.unwrap();
-    gateway.kill().unwrap();
-    gateway.wait().unwrap();
+    drop(gateway.unwrap());
     std::fs::remove_dir_all(&folder).unwrap();
     let commands: Vec<&str> = seen.iter().map(|(command, _)| command.as_str()).collect();
     assert_eq!(commands, ["check", "explain", "bench", "bench"]);
