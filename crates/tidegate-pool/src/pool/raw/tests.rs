@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tidegate_core::Clock;
 use tidegate_testkit::until;
 
+use super::wake_backoff::WakeBackoff;
 use super::*;
 
 impl JobSource<u32> for VecDeque<u32> {
@@ -154,6 +155,8 @@ fn a_spinning_worker_gets_the_job_though_another_was_woken() {
 /// that `test` returns.
 fn with_a_busy_and_a_sleeping_one(test: impl FnOnce(&Plain, &Arc<WorkerSlot<u32>>) -> u32) {
     let dispatcher = dispatcher(0, 2, Growth::ThreadsFirst, 0);
+    // Otherwise the test would depend on the machine.
+    dispatcher.turn().state.wake_backoff = WakeBackoff::for_cpus(2);
     let (sleeper, busy) = (worker(&dispatcher), Arc::new(WorkerSlot::new()));
     assert!(
         dispatcher.turn().may_defer_wake().is_none(),

@@ -19,8 +19,12 @@ impl WakeBackoff {
     const REST: u32 = 32;
 
     pub(super) fn new() -> Self {
+        Self::for_cpus(tidegate_core::internal::usable_cpus())
+    }
+
+    pub(super) fn for_cpus(cpus: usize) -> Self {
         // With one CPU, no worker can run while the submitter spins.
-        let single_cpu = !cfg!(tidegate_loom) && tidegate_core::internal::usable_cpus() == 1;
+        let single_cpu = !cfg!(tidegate_loom) && cpus == 1;
         Self {
             spins: if single_cpu { 0 } else { Self::MAX_SPINS },
             skipped: if single_cpu { u32::MAX } else { 0 },
