@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -24,9 +25,11 @@ impl Terminal {
         grantpt(&user).unwrap();
         unlockpt(&user).unwrap();
         let name = ptsname(&user, Vec::new()).unwrap();
+        // Otherwise a test that leads its session gets the terminal, and ends with it.
         let program = OpenOptions::new()
             .read(true)
             .write(true)
+            .custom_flags(NO_CONTROL)
             .open(name.to_str().unwrap())
             .unwrap();
         let user = File::from(user);
@@ -106,6 +109,8 @@ impl Terminal {
     }
 }
 
+/// `O_NOCTTY`
+const NO_CONTROL: i32 = 0o400;
 /// What the test writes behind the output of the program.
 const END: &[u8] = b"<the end of the program>";
 
