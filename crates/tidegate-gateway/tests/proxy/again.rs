@@ -50,7 +50,7 @@ fn a_probe_whose_repetition_the_breaker_refuses_has_failed() {
 
 #[test]
 fn a_request_is_not_refused_because_another_one_has_its_permit() {
-    for queue in ["", "queue = { max = 1, wait = \"300ms\" }\n"] {
+    for queue in ["", "queue = { max = 1, wait = \"5s\" }\n"] {
         let back = Upstream::new();
         let fixture = Fixture::with_route(&[&back], &format!("limit = 1\n{queue}{RETRY}"));
         let mut client = failed_once(&fixture, &back);
@@ -61,6 +61,8 @@ fn a_request_is_not_refused_because_another_one_has_its_permit() {
             fixture.clock.advance(Duration::from_millis(600));
             let waits = || fixture.isolation.snapshots()[0].waiting == 1;
             tidegate_testkit::until("the next attempt waits", waits);
+            // To the end of its wait.
+            fixture.clock.advance(Duration::from_secs(5));
         }
         ends_with_the_failure(&fixture, &mut client);
         server.write(OK);
