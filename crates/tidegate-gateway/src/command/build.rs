@@ -12,8 +12,12 @@ use tidegate_isolate::CommandBuilder;
 use crate::config::LimitKind;
 use crate::config::types::{self, Route};
 
-/// The number of buckets of a breaker's window.
-const BUCKETS: u32 = 20;
+/// The smallest number of buckets of a breaker's window.
+const BUCKETS: u128 = 20;
+/// The largest number. A bucket in which something was counted holds a few words.
+const MOST_BUCKETS: u128 = 10_000;
+/// The longest bucket, unless there would be too many. A breaker judges when a bucket ends.
+const LONGEST_BUCKET: Duration = Duration::from_millis(500);
 
 /// Checks that the command of a route can be made. Changes nothing.
 ///
@@ -128,16 +132,14 @@ fn breaker(route: &Route) -> BreakerConfig {
 
 /// Returns the window of a breaker, of a length that its buckets divide.
 fn window(breaker: &types::Breaker) -> BreakerWindow {
-    let bucket = breaker
-        .window
-        .as_millis()
-        .div_ceil(u128::from(BUCKETS))
-        .max(1);
-    let bucket = Duration::from_millis(u64::try_from(bucket).unwrap_or(u64::MAX / 64));
+    let length = breaker.window.as_millis();
+    let buckets = length.div_ceil(LONGEST_BUCKET.as_millis());
+    let buckets = buckets.clamp(BUCKETS, MOST_BUCKETS);
+    let bucket = length.div_ceil(buckets).clamp(1, u128::from(u64::MAX / 64)) as u64;
     match BreakerConfig::default().window {
         BreakerWindow::Time(mut window) => {
-            window.length = bucket * BUCKETS;
-            window.buckets = BUCKETS;
+            window.buckets = buckets as u32;
+            window.length = Duration::from_millis(bucket) * window.buckets;
             BreakerWindow::Time(window)
         }
         other => other,
@@ -228,6 +230,22 @@ mod tests {
         let changed = "breaker = { error_rate = 1, volume = 1, window = \"4s\" }\n";
         let third = configured("r", &route(changed), Some(&second), &isolation).unwrap();
         assert_eq!((state(&third), isolation.len()), (BreakerState::Closed, 1));
+    }
+
+    #[test]
+    fn a_breaker_with_a_long_window_opens_within_half_a_second() {
+        for window in ["10s", "7s", "5m", "1h"] {
+            let clock = tidegate::ManualClock::new();
+            let isolation = Isolation::builder().clock(&clock).build().unwrap();
+            let breaker = format!("breaker = {{ volume = 5, window = \"{window}\" }}\n");
+            let command = configured("r", &route(&breaker), None, &isolation).unwrap();
+            let fail = || drop(command.admit().map(|entry| entry.verdict(false)));
+            (0..5).for_each(|_| fail());
+            clock.advance(Duration::from_millis(500));
+            fail();
+            let state = command.snapshot().breaker;
+            assert_eq!(state, BreakerState::Open, "{window}");
+        }
     }
 
     #[test]

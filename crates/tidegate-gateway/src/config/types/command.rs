@@ -39,7 +39,8 @@ settings! {
         error_rate: Share = Share::percent(50),
         /// The smallest number of requests in the window for which a rate is judged.
         volume: Count = Count(20),
-        /// The window of the rates.
+        /// The window of the rates. They are judged twenty times in a window, and at least twice a
+        /// second.
         window: Duration = Duration::from_secs(10),
         /// How long all requests are refused before one is tried.
         sleep: Duration = Duration::from_secs(5),
