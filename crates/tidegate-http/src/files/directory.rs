@@ -4,6 +4,9 @@
 //! symbolic link and also while links change (`openat2` with `RESOLVE_BENEATH`). A link to a place
 //! inside must be relative. Elsewhere the path is made canonical and compared with the directory:
 //! there, a link that another program changes between the two steps is not noticed.
+//!
+//! The directory itself is looked up for each file, so that one that was replaced, or a link to it
+//! that leads elsewhere by now, counts at once.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -12,11 +15,11 @@ use std::path::{Path, PathBuf};
 /// A directory whose files are served.
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// The canonical path.
-    root: PathBuf,
-    /// The open directory, if the kernel can resolve paths beneath it.
+    /// The absolute path, whose links are followed anew for each file.
+    path: PathBuf,
+    /// The kernel can resolve paths beneath a directory.
     #[cfg(target_os = "linux")]
-    beneath: Option<File>,
+    has_beneath: bool,
 }
 
 /// Something that was opened.
@@ -27,20 +30,20 @@ pub(super) struct Opened {
 }
 
 impl Directory {
-    /// Opens a directory.
+    /// Checks that there is a directory.
     ///
     /// # Errors
     ///
     /// The error of the operating system, also if it is not a directory.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let root = path.canonicalize()?;
-        if !root.is_dir() {
+        let path = std::path::absolute(path)?;
+        if !path.metadata()?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         Ok(Self {
             #[cfg(target_os = "linux")]
-            beneath: beneath::root(&root),
-            root,
+            has_beneath: beneath::open(&path, ".").is_ok(),
+            path,
         })
     }
 
@@ -49,9 +52,9 @@ impl Directory {
     pub(super) fn portable(mut self) -> Self {
         #[cfg(target_os = "linux")]
         {
-            self.beneath = None;
+            self.has_beneath = false;
         }
-        self.root.shrink_to_fit();
+        self.path.shrink_to_fit();
         self
     }
 
@@ -70,9 +73,9 @@ impl Directory {
 
     #[cfg(target_os = "linux")]
     fn open_below(&self, path: &str) -> io::Result<File> {
-        match &self.beneath {
-            Some(root) => beneath::open(root, path),
-            None => self.open_canonical(path),
+        match self.has_beneath {
+            true => beneath::open(&self.path, path),
+            false => self.open_canonical(path),
         }
     }
 
@@ -82,8 +85,9 @@ impl Directory {
     }
 
     fn open_canonical(&self, path: &str) -> io::Result<File> {
-        let path = self.root.join(path).canonicalize()?;
-        if !path.starts_with(&self.root) {
+        let root = self.path.canonicalize()?;
+        let path = root.join(path).canonicalize()?;
+        if !path.starts_with(&root) {
             return Err(io::ErrorKind::NotFound.into());
         }
         open(&path)
@@ -118,18 +122,13 @@ mod beneath {
     /// How often a path is resolved again, if a rename came in between.
     const ATTEMPTS: usize = 8;
 
-    /// Opens the directory, if the kernel can resolve paths beneath it.
-    pub(super) fn root(path: &Path) -> Option<File> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-        let root = File::from(root);
-        open(&root, ".").is_ok().then_some(root)
-    }
-
-    pub(super) fn open(root: &File, path: &str) -> io::Result<File> {
+    /// Opens what is at `path` beneath the directory `root`.
+    pub(super) fn open(root: &Path, path: &str) -> io::Result<File> {
+        let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(root, directory, Mode::empty())?;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         for _ in 0..ATTEMPTS {
-            match openat2(root, path, flags(), Mode::empty(), resolve) {
+            match openat2(&root, path, flags(), Mode::empty(), resolve) {
                 Ok(file) => return Ok(file.into()),
                 // The path leaves the directory, or a link leads round in a circle.
                 Err(Errno::XDEV | Errno::LOOP) => return Err(io::ErrorKind::NotFound.into()),

@@ -303,6 +303,37 @@ fn a_link_may_lead_to_a_place_inside_and_not_out() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_directory_that_is_replaced_counts_at_once() {
+    use std::os::unix::fs::symlink;
+
+    let dir = TestDir::new();
+    let (old, new, link) = (dir.served(), dir.0.join("new"), dir.0.join("link"));
+    for is_portable in [false, true] {
+        std::fs::create_dir(&new).unwrap();
+        std::fs::write(new.join("a.txt"), "new").unwrap();
+        symlink(&old, &link).unwrap();
+        let directory = Directory::open(&link).unwrap();
+        let directory = match is_portable {
+            true => directory.portable(),
+            false => directory,
+        };
+        let mut client = client(dir.files().build_for(directory).unwrap());
+        assert_eq!(get(&mut client, "/a.txt").body, "0123456789");
+        symlink(&new, dir.0.join("next")).unwrap();
+        std::fs::rename(dir.0.join("next"), &link).unwrap();
+        assert_eq!(get(&mut client, "/a.txt").body, "new");
+        std::fs::remove_dir_all(&new).unwrap();
+        assert_eq!(get(&mut client, "/a.txt").status, 404);
+        std::fs::create_dir(&new).unwrap();
+        std::fs::write(new.join("a.txt"), "again").unwrap();
+        assert_eq!(get(&mut client, "/a.txt").body, "again");
+        std::fs::remove_dir_all(&new).unwrap();
+        std::fs::remove_file(&link).unwrap();
+    }
+}
+
 #[test]
 fn conditions_are_evaluated_in_their_order() {
     let dir = TestDir::new();

@@ -98,7 +98,7 @@ settings! {
 settings! {
     /// Files of a directory. A text in place of the table is the directory.
     pub struct Files short "root", whole {
-        /// The directory.
+        /// The directory. It is looked up for each file, so it can be replaced without a reload.
         root: PathBuf,
         /// The file of a directory.
         index: String = "index.html".to_owned(),
