@@ -78,15 +78,16 @@ impl Connecting {
             connect_timeout: proxy.upstream.connect_timeout().min(limit),
             ..ChannelOptions::default()
         };
-        let client = Client::builder(self.route.gate.group()).options(options);
+        let client = Client::builder(self.route.gate.group())
+            .resolve_timeout(options.connect_timeout)
+            .options(options);
         let mut client = client.pipeline(move |pipeline| {
             let relay = Handler::inbound(Relay::waiting(other.clone()));
             pipeline.add_handler("relay", relay)
         });
         let (at, addresses) = chosen.place();
-        if !addresses.is_empty() {
-            let addresses = addresses.to_vec();
-            client = client.resolver(move |_, _| Completion::succeeded(addresses.clone()));
+        if let Some(find) = addresses.resolver() {
+            client = client.resolver(move |_, _| find());
         }
         let client = client.build();
         match (at, self.route.gate.event_loop(self.home)) {

@@ -6,13 +6,14 @@
 //! connections if these are made in the same way. Requests that have begun hold the members with which
 //! they began.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate::http::client::{ExchangeHandler, Upstream};
 
+use super::addresses::{Addresses, FirstLookup, name_of};
 use super::roster::{Identity, Roster};
-use super::target::{calls, target};
+use super::target::{Place, calls, target};
 use crate::admin::ServerReport;
 use crate::balance::ServerState;
 use crate::config::{Address, types};
@@ -30,8 +31,7 @@ pub(super) struct Members<H: ExchangeHandler> {
 struct Member<H: ExchangeHandler> {
     identity: Identity,
     weight: u32,
-    /// The addresses to connect to, the best one first. Empty if the setting says where to connect.
-    addresses: Vec<SocketAddr>,
+    addresses: Addresses,
     /// The setting as operators see it.
     base: Arc<str>,
     /// The address as operators see it.
@@ -61,6 +61,8 @@ pub(super) struct Recipe<'a> {
     pub(super) config: &'a types::Upstream,
     /// The settings as operators see them.
     pub(super) labels: &'a [Arc<str>],
+    /// The first lookups of the settings.
+    pub(super) firsts: &'a [FirstLookup],
     /// With TLS.
     pub(super) trust: Option<&'a Trust>,
     pub(super) parts: &'a Parts,
@@ -77,7 +79,7 @@ pub(super) struct Before<'a, H: ExchangeHandler> {
 
 impl<H: ExchangeHandler> Members<H> {
     /// Makes the members for the addresses that each setting stands for. `None` means that a setting
-    /// says where to connect. A server that was there before stays, and a drained one stays drained.
+    /// says where to connect, or that its name is not found yet. A server that was there before stays, and a drained one stays drained.
     ///
     /// # Errors
     ///
@@ -90,8 +92,8 @@ impl<H: ExchangeHandler> Members<H> {
         let mut places = Vec::new();
         for (index, known) in known.iter().enumerate() {
             match known {
-                None => places.push((index, Vec::new())),
-                Some(known) => places.extend(ways(known).map(|way| (index, way))),
+                None => places.push((index, recipe.unknown(index))),
+                Some(known) => places.extend(ways(known).map(|way| (index, Addresses::Known(way)))),
             }
         }
         let count = places.len();
@@ -101,7 +103,7 @@ impl<H: ExchangeHandler> Members<H> {
         };
         for (number, (index, addresses)) in places.into_iter().enumerate() {
             let at = &recipe.config.servers[index].at;
-            let identity = members.identity(at, addresses.first());
+            let identity = members.identity(at, addresses.best());
             let place = (number, count);
             let (member, state) = recipe.member(index, (identity, addresses), place, before)?;
             members.list.push(member);
@@ -163,7 +165,7 @@ impl<H: ExchangeHandler> Members<H> {
     }
 
     /// Returns where a server is.
-    pub(super) fn place(&self, server: usize) -> (&Address, &[SocketAddr]) {
+    pub(super) fn place(&self, server: usize) -> Place<'_> {
         let member = &self.list[server];
         (&member.identity.at, &member.addresses)
     }
@@ -222,30 +224,41 @@ impl<H: ExchangeHandler> Members<H> {
 }
 
 impl Recipe<'_> {
+    /// Returns the addresses of a setting for which none is known.
+    fn unknown(&self, index: usize) -> Addresses {
+        match name_of(&self.config.servers[index].at) {
+            Some(_) => Addresses::Awaited(self.firsts[index].clone()),
+            None => Addresses::Setting,
+        }
+    }
+
     /// Makes a member, or takes over that of before. Its server is the same as before in any case.
     fn member<H: ExchangeHandler>(
         &self,
         index: usize,
-        (identity, addresses): (Identity, Vec<SocketAddr>),
+        (identity, addresses): (Identity, Addresses),
         place: (usize, usize),
         before: Option<&Before<'_, H>>,
     ) -> Result<(Member<H>, ServerState), String> {
         let weight = self.config.servers[index].weight;
         let base = Arc::clone(&self.labels[index]);
-        let label = match addresses.first() {
+        let label = match addresses.best() {
             Some(address) => Arc::from(format!("{base}@{}", address.ip())),
             None => Arc::clone(&base),
         };
         let state = self.roster.server(&identity, weight, self.most());
-        if addresses.is_empty() && name_of(&identity.at).is_some() {
+        if addresses.are_awaited() {
             state.set_no_address();
         }
         let old = before.and_then(|before| Some((before, before.members.find(&identity)?)));
         if old.is_none() && before.is_some_and(|b| b.members.drains(&identity.at, &label)) {
             state.set_draining(true);
         }
-        let kept =
-            old.filter(|(before, old)| before.same_connections && old.addresses == addresses);
+        // Each upstream has first lookups of its own.
+        let kept = old.filter(|(before, old)| {
+            let is_same = old.addresses.known() == addresses.known();
+            before.same_connections && is_same && !addresses.are_awaited()
+        });
         let mut member = match kept {
             Some((_, old)) => Member {
                 weight,
@@ -254,7 +267,7 @@ impl Recipe<'_> {
                 ..old.clone()
             },
             None => {
-                let (at, group) = ((&identity.at, &*addresses), &self.parts.group);
+                let (at, group) = ((&identity.at, &addresses), &self.parts.group);
                 Member {
                     target: target(at, self.config, self.trust, group)?,
                     identity,
@@ -291,7 +304,7 @@ impl Recipe<'_> {
         let checked = Checked {
             upstream: self.upstream.to_owned(),
             at: at.clone(),
-            addresses: member.addresses.clone(),
+            addresses: member.addresses.known().to_vec(),
             label: Arc::clone(&member.label),
             state: state.clone(),
             client: client.max_connections(1).build(),
@@ -299,17 +312,6 @@ impl Recipe<'_> {
             reports: self.parts.reports.clone(),
         };
         Some(Checker::new(checked, health, group, place))
-    }
-}
-
-/// Returns the name and the port of a setting that is a name.
-pub(super) fn name_of(at: &Address) -> Option<(&str, u16)> {
-    match at {
-        Address::Tcp { host, port } => {
-            let is_name = host.parse::<IpAddr>().is_err();
-            is_name.then_some((host, *port))
-        }
-        Address::Unix(_) => None,
     }
 }
 

@@ -13,10 +13,12 @@
 //! | `line` | lines of the access log that are written later: files and tunnels | `logged` |
 //! | `copies` | a value that each loop holds, and that is replaced for all of them | |
 //! | `lives` | the configuration of each loop | `live`, `gate`, `copies` |
-//! | `target` | the connections to a server | |
+//! | `addresses` | where connections to a server lead; the first lookup of a name | |
+//! | `target` | the connections to a server | `addresses` |
 //! | `roster` | the servers of an upstream under all of its settings | |
 //! | `members` | the servers of an upstream at one moment: one for each address | `target`, `roster` |
-//! | `upstream` | an upstream: the choice of a server, the addresses of names | `members`, `copies` |
+//! | `upstream` | an upstream: its servers, the choice of one | `members`, `copies` |
+//! | `names` | the names of servers, which are looked up again and again | `upstream` |
 //! | `live` | routes and upstreams that are in force | `upstream`, `gate` |
 //! | `draft` | makes them from a configuration | `live` |
 //! | `find` | the route of a request | `live` |
@@ -37,6 +39,7 @@
 //! Everything of a request runs on the loop of the client's connection. A connection to a server is
 //! taken from the pool of the same loop.
 
+mod addresses;
 mod answer;
 mod asked;
 mod attempt;
@@ -58,6 +61,7 @@ mod live;
 mod lives;
 mod logged;
 mod members;
+mod names;
 mod reply;
 mod roster;
 mod service;

@@ -8,6 +8,7 @@ use tidegate::net::NetGroup;
 use tidegate::promise::Completion;
 use tidegate_http::client::ClientBuilder;
 
+use super::addresses::Addresses;
 use crate::config::Address;
 use crate::config::types;
 use crate::tls::Trust;
@@ -18,8 +19,8 @@ const MOST_CONNECTIONS: usize = 1 << 20;
 /// How long a server may be silent. The time of a route is usually shorter.
 const LONGEST_SILENCE: Duration = Duration::from_secs(3600);
 
-/// Where a server is: its setting, and the addresses of its name if they are known.
-pub(super) type Place<'a> = (&'a Address, &'a [SocketAddr]);
+/// Where a server is: its setting, and the addresses of its name.
+pub(super) type Place<'a> = (&'a Address, &'a Addresses);
 
 /// Returns the connections to a server. `trust` is there if the upstream has TLS.
 ///
@@ -50,9 +51,11 @@ pub(super) fn calls(
 ) -> (ClientBuilder, String) {
     let mut client = Client::builder(group)
         .connect_timeout(config.connect_timeout)
+        // The first lookup of a name ends itself after `connect_timeout`.
+        .resolve_timeout(Duration::ZERO)
         .idle(config.idle);
-    if !addresses.is_empty() {
-        client = to_addresses(client, addresses.to_vec());
+    if let Some(find) = addresses.resolver() {
+        client = client.resolver(move |_, _| find());
     }
     let mut name = match at {
         Address::Tcp { .. } => at.to_string(),
@@ -67,36 +70,22 @@ pub(super) fn calls(
     let tls = trust.client.clone();
     client = client.tls(tls.handshake_timeout(config.connect_timeout));
     if let Some(other) = config.tls.as_ref().and_then(|tls| tls.name.as_ref()) {
-        (client, name) = called(client, at, addresses, other);
+        (client, name) = called(client, at, other);
     }
     (client, format!("https://{name}"))
 }
 
 /// Makes connections to `at` with `name` as the name in the certificate. Returns the host and port of
 /// the URL.
-fn called(
-    client: ClientBuilder,
-    at: &Address,
-    addresses: &[SocketAddr],
-    name: &str,
-) -> (ClientBuilder, String) {
+fn called(client: ClientBuilder, at: &Address, name: &str) -> (ClientBuilder, String) {
     let Address::Tcp { host, port } = at else {
         return (client, name.to_owned());
     };
     let url = format!("{name}:{port}");
-    if host == name || !addresses.is_empty() {
+    let Ok(ip) = host.parse::<IpAddr>() else {
         return (client, url);
-    }
-    match host.parse::<IpAddr>() {
-        Ok(ip) => {
-            let address = SocketAddr::from((ip, *port));
-            (to_addresses(client, vec![address]), url)
-        }
-        // Until its addresses are known, nothing can be reached.
-        Err(_) => (to_addresses(client, Vec::new()), url),
-    }
-}
-
-fn to_addresses(client: ClientBuilder, addresses: Vec<SocketAddr>) -> ClientBuilder {
-    client.resolver(move |_, _| Completion::succeeded(addresses.clone()))
+    };
+    let address = SocketAddr::from((ip, *port));
+    let to_address = client.resolver(move |_, _| Completion::succeeded(vec![address]));
+    (to_address, url)
 }

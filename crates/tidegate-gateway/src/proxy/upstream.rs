@@ -1,17 +1,17 @@
-//! An upstream: which of its servers takes a request, and the addresses of their names.
+//! An upstream: its servers, and which of them takes a request.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate::http::client::{ExchangeHandler, Upstream};
-use tidegate::promise::Outcome;
 use tidegate_core::internal::HomeCell;
 
+use super::addresses::{Addresses, FirstLookup};
 use super::copies::Copies;
-use super::members::{Before, Members, Recipe, name_of};
+use super::members::{Before, Members, Recipe};
 use super::roster::Roster;
 use crate::admin::UpstreamReport;
 use crate::balance::{Lease, Picker, Strategy};
@@ -23,28 +23,30 @@ use crate::tls::{Expiry, Trust};
 /// An upstream. `H` is the handler of responses.
 pub(super) struct UpstreamState<H: ExchangeHandler> {
     pub(super) name: String,
-    config: types::Upstream,
+    pub(super) config: types::Upstream,
     /// The addresses of the settings as operators see them.
-    labels: Vec<Arc<str>>,
+    pub(super) labels: Vec<Arc<str>>,
+    /// The first lookups of the settings. Nobody waits for those that are not names.
+    pub(super) firsts: Vec<FirstLookup>,
     /// With TLS.
     trust: Option<Arc<Trust>>,
-    parts: Parts,
+    pub(super) parts: Parts,
     /// Its servers under all settings, and the number of its own settings there.
-    roster: Arc<Roster>,
-    number: u64,
-    known: Mutex<Known<H>>,
+    pub(super) roster: Arc<Roster>,
+    pub(super) number: u64,
+    pub(super) known: Mutex<Known<H>>,
     /// The members, as loops see them.
-    members: Copies<Members<H>>,
+    pub(super) members: Copies<Members<H>>,
     /// One for each loop, and one more for all other threads.
     pickers: Vec<HomeCell<RefCell<Picker>>>,
     other: Mutex<Picker>,
 }
 
 /// What is known about the servers.
-struct Known<H: ExchangeHandler> {
+pub(super) struct Known<H: ExchangeHandler> {
     /// The addresses of each setting, sorted. `None` if it is not a name, or not found yet.
-    addresses: Vec<Option<Vec<SocketAddr>>>,
-    members: Arc<Members<H>>,
+    pub(super) addresses: Vec<Option<Vec<SocketAddr>>>,
+    pub(super) members: Arc<Members<H>>,
 }
 
 /// A server that takes a request.
@@ -59,8 +61,8 @@ impl<H: ExchangeHandler> Chosen<H> {
         self.members.label(self.server)
     }
 
-    /// Returns where the server is: its setting, and the addresses of its name if they are known.
-    pub(super) fn place(&self) -> (&Address, &[SocketAddr]) {
+    /// Returns where the server is: its setting, and the addresses of its name.
+    pub(super) fn place(&self) -> (&Address, &Addresses) {
         self.members.place(self.server)
     }
 
@@ -99,10 +101,12 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             return Ok(Arc::clone(before));
         }
         let roster = before.map_or_else(Arc::default, |before| Arc::clone(&before.roster));
+        let firsts: Vec<_> = config.servers.iter().map(|_| FirstLookup::new()).collect();
         let recipe = Recipe {
             upstream: name,
             config,
             labels: &labels,
+            firsts: &firsts,
             trust: trust.as_deref(),
             parts,
             roster: &roster,
@@ -131,13 +135,10 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             number: roster.number(),
             roster,
             labels,
+            firsts,
             trust,
         });
-        for setting in 0..upstream.config.servers.len() {
-            let weak = Arc::downgrade(&upstream);
-            Self::look_up(&weak, setting);
-            upstream.give_up_later(weak, setting);
-        }
+        upstream.look_up_names();
         Ok(upstream)
     }
 
@@ -158,7 +159,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
     }
 
     /// Applies the settings to the servers. Called when the settings are in force. Returns the members.
-    fn apply(&self) -> Arc<Members<H>> {
+    pub(super) fn apply(&self) -> Arc<Members<H>> {
         let members = self.newest();
         members.set_max_in_flight(self.config.max_in_flight.map(|most| most.0));
         members.end_checks();
@@ -216,6 +217,19 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         })
     }
 
+    /// Returns what new members are made of.
+    pub(super) fn recipe(&self) -> Recipe<'_> {
+        Recipe {
+            upstream: &self.name,
+            config: &self.config,
+            labels: &self.labels,
+            firsts: &self.firsts,
+            trust: self.trust.as_deref(),
+            parts: &self.parts,
+            roster: &self.roster,
+        }
+    }
+
     /// Returns the members that were made last.
     fn newest(&self) -> Arc<Members<H>> {
         Arc::clone(&locked(&self.known).members)
@@ -226,146 +240,6 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         let mut settings = self.config.servers.iter();
         let own = settings.position(|server| server.at == *at)?;
         locked(&self.known).addresses[own].clone()
-    }
-
-    /// Looks up the name of a setting, if it has one, again and again. Ends with the upstream, or when
-    /// another one with the same name takes its place.
-    fn look_up(weak: &Weak<Self>, setting: usize) {
-        let Some(upstream) = Self::wanted(weak) else {
-            return;
-        };
-        let Some((host, port)) = name_of(&upstream.config.servers[setting].at) else {
-            return;
-        };
-        let weak = weak.clone();
-        let found = upstream.parts.resolver.look_up(host, port);
-        found.finally(move |found| {
-            let Some(upstream) = Self::wanted(&weak) else {
-                return;
-            };
-            let found = match found {
-                Outcome::Success(found) if found.is_empty() => Err("it has no address".to_owned()),
-                Outcome::Success(found) => Ok(found.clone()),
-                Outcome::Failure(why) => Err(why.to_string()),
-                Outcome::Cancelled => Err("the lookup was cancelled".to_owned()),
-            };
-            upstream.learn(setting, found);
-            upstream.look_up_later(weak, setting);
-        });
-    }
-
-    /// Returns the upstream, unless another one has taken its place.
-    fn wanted(weak: &Weak<Self>) -> Option<Arc<Self>> {
-        let own = weak.upgrade();
-        own.filter(|own| !own.roster.is_over(own.number))
-    }
-
-    fn look_up_later(&self, weak: Weak<Self>, setting: usize) {
-        let every = self.config.resolve_every.max(SHORTEST);
-        let home = self.parts.group.loops().next();
-        // A loop that takes no timers is ending.
-        drop(home.schedule_coarse(every, move || Self::look_up(&weak, setting)));
-    }
-
-    /// Requests wait for the first lookup of a name as long as for a connection.
-    fn give_up_later(&self, weak: Weak<Self>, setting: usize) {
-        if name_of(&self.config.servers[setting].at).is_none() {
-            return;
-        }
-        let home = self.parts.group.loops().next();
-        let give_up = move || {
-            let Some(upstream) = Self::wanted(&weak) else {
-                return;
-            };
-            upstream.set_not_found(setting, "in time");
-        };
-        drop(home.schedule_coarse(self.config.connect_timeout, give_up));
-    }
-
-    /// The name of a setting was not found. Returns `true` if it never was: its server gets no requests.
-    fn set_not_found(&self, setting: usize, when: &str) -> bool {
-        let known = locked(&self.known);
-        if known.addresses[setting].is_some() {
-            return false;
-        }
-        let at = &self.config.servers[setting].at;
-        let is_new = known.members.set_not_found(at);
-        drop(known);
-        if is_new {
-            let (name, label) = (&self.name, &self.labels[setting]);
-            let what = format!("upstream.{name} {label}: the name is not found {when}");
-            self.parts
-                .reports
-                .change("resolver", what.trim_end().to_owned());
-        }
-        true
-    }
-
-    /// Returns what members are made from.
-    fn recipe(&self) -> Recipe<'_> {
-        Recipe {
-            upstream: &self.name,
-            config: &self.config,
-            labels: &self.labels,
-            trust: self.trust.as_deref(),
-            parts: &self.parts,
-            roster: &self.roster,
-        }
-    }
-
-    /// Takes over the addresses of a name. A name that is not found keeps its addresses.
-    fn learn(self: &Arc<Self>, setting: usize, found: Result<Vec<SocketAddr>, String>) {
-        let (name, label, reports) = (&self.name, &self.labels[setting], &self.parts.reports);
-        let mut found = match found {
-            Ok(found) => found,
-            Err(why) => {
-                let then = match self.set_not_found(setting, "") {
-                    true => "it gets no requests until it is found",
-                    false => "its last addresses stay",
-                };
-                let text = format!("upstream.{name} {label}: the name is not found: {why}; {then}");
-                return reports.problems.report("resolve", text);
-            }
-        };
-        // The order changes with each answer of some servers.
-        found.sort_unstable();
-        found.dedup();
-        let mut known = locked(&self.known);
-        if known.addresses[setting].as_ref() == Some(&found) {
-            return;
-        }
-        let texts: Vec<String> = found.iter().map(|one| one.ip().to_string()).collect();
-        let mut addresses = known.addresses.clone();
-        addresses[setting] = Some(found);
-        let before = Before {
-            members: &known.members,
-            same_connections: true,
-            same_checks: true,
-        };
-        let made = Members::new(&self.recipe(), &addresses, Some(&before));
-        let members = match made {
-            Ok(members) => Arc::new(members),
-            Err(why) => {
-                drop(known);
-                return reports
-                    .problems
-                    .report("resolve", format!("upstream.{name}: {why}"));
-            }
-        };
-        known.addresses = addresses;
-        let old = std::mem::replace(&mut known.members, Arc::clone(&members));
-        let old_of_loops = self.members.replace(&members);
-        drop(known);
-        let applied = self.roster.if_in_force(self.number, || self.apply());
-        // The last one closes connections. Not under a lock.
-        drop((old, old_of_loops, members, applied));
-        // A loop without requests has the old ones, too.
-        for (home, one) in self.parts.group.loops().iter().enumerate() {
-            let upstream = Arc::clone(self);
-            drop(one.execute(move || upstream.members.refresh(home)));
-        }
-        let what = format!("upstream.{name} {label}: {}", texts.join(", "));
-        reports.change("resolver", what);
     }
 }
 
@@ -380,9 +254,6 @@ fn trust(
     let read = read.map(|tls| Trust::read(tls, before, now));
     read.transpose().map_err(|wrong| wrong.why)
 }
-
-/// The shortest time between two lookups of a name.
-const SHORTEST: Duration = Duration::from_millis(100);
 
 impl<H: ExchangeHandler> fmt::Debug for UpstreamState<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -409,6 +280,6 @@ fn picker(balance: Balance, home: usize) -> Picker {
     Picker::new(strategy, home as u64 + 1)
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use tidegate::promise::{Completion, Failure, promise};
+use tidegate::promise::{Completion, Failure, Promise, promise};
 use tidegate_gateway::Resolver;
 
 use crate::operation::{World, operated};
@@ -249,6 +249,81 @@ fn a_lookup_that_hangs_delays_neither_the_start_nor_other_upstreams() {
     }
     assert_eq!(world.get("/api/snapshot").status(), "200");
     drop(never);
+}
+
+/// A gateway whose only server has a name, and the promise of the name's first lookup. Later lookups find
+/// nothing.
+struct Awaited {
+    back: Upstream,
+    found: Promise<Vec<SocketAddr>>,
+    world: World,
+}
+
+impl Awaited {
+    /// The operating system knows the name, but only the resolver of the gateway is asked.
+    fn new(route: &str) -> Self {
+        let back = Upstream::new();
+        let (found, hangs) = promise::<Vec<SocketAddr>>();
+        let hangs = Mutex::new(Some(hangs));
+        let resolver = Resolver::new(move |_, _| {
+            let first = hangs.lock().unwrap().take();
+            first.unwrap_or_else(|| Completion::failed(Failure::new("no such name")))
+        });
+        let text = text(address(&back).port(), "").replace("shop.test", "localhost");
+        let world = World::with_resolver(format!("{text}{route}"), resolver);
+        Self { back, found, world }
+    }
+
+    /// Sends a request and waits until it is in flight.
+    fn send(&self, request: &str) -> Peer {
+        let client = self.world.send(request);
+        tidegate_testkit::until("the request waits for the lookup", || {
+            let snapshots = self.world.parts.isolation.snapshots();
+            snapshots.iter().any(|one| one.active > 0)
+        });
+        client
+    }
+}
+
+const CONNECT: &str = "CONNECT db.example:5432 HTTP/1.1\r\nHost: db.example:5432\r\n\r\n";
+const TUNNEL: &str = "tunnel = { connect = true }\nmethod = [\"GET\", \"CONNECT\"]\n";
+
+#[test]
+fn requests_wait_for_the_first_lookup_of_their_only_name() {
+    let awaited = Awaited::new("");
+    let mut client = awaited.send(GET);
+    let found = vec![address(&awaited.back)];
+    assert!(awaited.found.succeed(found).is_ok());
+    awaited.back.accept().serve(OK_CLOSE);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn requests_wait_for_a_first_lookup_for_connect_timeout_at_most() {
+    for request in [GET, CONNECT] {
+        let awaited = Awaited::new(TUNNEL);
+        let mut client = awaited.send(request);
+        // The default.
+        awaited.world.clock.advance(Duration::from_millis(1100));
+        let failed = client.message();
+        assert_eq!(failed.status(), "502", "{failed:?}");
+        assert_eq!(failed.field("tidegate-failed"), Some("connect shop"));
+        assert!(awaited.back.is_quiet(), "the name was looked up elsewhere");
+    }
+}
+
+/// Another configuration looks up the name again. The request has begun under the old one.
+#[test]
+fn a_reload_does_not_prolong_the_wait_for_a_first_lookup() {
+    let awaited = Awaited::new("");
+    let mut client = awaited.send(GET);
+    let port = address(&awaited.back).port();
+    let new = text(port, "connect_timeout = \"9s\"").replace("shop.test", "localhost");
+    awaited.world.files.write("/tidegate.toml", &new);
+    awaited.world.operation.reload("test").unwrap();
+    awaited.world.clock.advance(Duration::from_millis(1100));
+    let failed = client.message();
+    assert_eq!(failed.field("tidegate-failed"), Some("connect shop"));
 }
 
 /// Returns a configuration with the name, and with a server beside it.

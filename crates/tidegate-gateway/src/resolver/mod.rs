@@ -1,17 +1,21 @@
 //! The addresses of names, looked up on threads that may block, never on a loop.
+//!
+//! | file | what it is | uses |
+//! |---|---|---|
+//! | `turns` | which names are looked up at a time, as plain data | |
+//! | `lookups` | lookups on threads | `turns` |
+
+mod lookups;
+mod turns;
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use tidegate::pool::WorkerPool;
-use tidegate::promise::{Completion, Failure, promise};
+use tidegate::Clock;
+use tidegate::promise::Completion;
 
-/// The most lookups at a time.
-const MOST_LOOKUPS: usize = 16;
-/// The most lookups that wait.
-const MOST_WAITING: usize = 1024;
+use lookups::{Lookups, ask_system};
 
 /// Looks up a host and a port.
 type Lookup = dyn Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync;
@@ -38,23 +42,11 @@ impl Resolver {
     }
 
     /// Creates a resolver that asks the operating system, on threads of its own, which start with
-    /// the first lookup.
+    /// the first lookup. A name holds one thread at most, and names whose lookups hang do not delay
+    /// those of others.
     pub fn system() -> Self {
-        let threads = OnceLock::new();
-        Self::new(move |host, port| {
-            let (promise, resolved) = promise();
-            let promise = promise.share();
-            let (host, own) = (host.to_owned(), promise.clone());
-            let look_up = move || {
-                let found = (host.as_str(), port).to_socket_addrs();
-                let found = found.map(Vec::from_iter).map_err(Failure::new);
-                let _ = own.try_complete(found);
-            };
-            if threads.get_or_init(pool).execute(look_up).is_err() {
-                let _ = promise.try_fail(Failure::new("too many names are looked up"));
-            }
-            resolved
-        })
+        let lookups = Lookups::new(Clock::system(), ask_system);
+        Self::new(move |host, port| lookups.ask(host, port))
     }
 
     /// Looks up a name.
@@ -69,13 +61,6 @@ impl fmt::Debug for Resolver {
     }
 }
 
-fn pool() -> WorkerPool {
-    let pool = WorkerPool::builder("resolve").core(0).max(MOST_LOOKUPS);
-    let pool = pool.queue(MOST_WAITING).reserved(0);
-    let pool = pool.keep_alive(Duration::from_secs(10)).build();
-    pool.expect("the limits do not contradict each other")
-}
-
 #[cfg(test)]
 mod tests {
     //! The resolver of the operating system.
@@ -86,6 +71,7 @@ mod tests {
     fn the_operating_system_knows_the_local_host() {
         let found = Resolver::system().look_up("localhost", 80).wait().unwrap();
         assert!(!found.is_empty() && found.iter().all(|one| one.ip().is_loopback()));
+        assert!(found.iter().all(|one| one.port() == 80));
         let none = Resolver::system().look_up("no such name", 80).wait();
         assert!(none.is_err());
     }
