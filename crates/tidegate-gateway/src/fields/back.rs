@@ -33,11 +33,14 @@ impl<'a> Dropped<'a> {
     /// Returns `true` if `Connection` names the field.
     fn is_named(&self, name: &[u8]) -> bool {
         let mut values = self.fields.get_all("connection");
-        values.any(|value| {
-            let mut options = value.split(|byte| *byte == b',');
-            options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
-        })
+        values.any(|value| names_field(value, name))
     }
+}
+
+/// Returns `true` if a value of `Connection` names the field.
+pub(super) fn names_field(options: &[u8], name: &[u8]) -> bool {
+    let mut options = options.split(|byte| *byte == b',');
+    options.any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
 }
 
 /// Returns `true` if a field never goes back to the client, whatever `Connection` names.
@@ -53,32 +56,9 @@ fn is_own(name: &[u8]) -> bool {
 
 /// Returns `true` for the fields that say why the gateway itself has responded. A server that sends them
 /// would be taken for the gateway.
-fn is_of_gateway(name: &[u8]) -> bool {
+pub(super) fn is_of_gateway(name: &[u8]) -> bool {
     let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
     is(Reason::REFUSED) || is(Reason::FAILED)
-}
-
-/// Returns `true` if a field may be a trailer: it changes neither the framing nor the routing nor
-/// the meaning of the message (RFC 9110, section 6.5.1).
-pub(crate) fn is_trailer(name: &str) -> bool {
-    const NEVER: [&str; 14] = [
-        "authorization",
-        "cache-control",
-        "content-encoding",
-        "content-range",
-        "content-type",
-        "cookie",
-        "keep-alive",
-        "location",
-        "max-forwards",
-        "proxy-connection",
-        "range",
-        "retry-after",
-        "set-cookie",
-        "vary",
-    ];
-    let known = KnownField::of(name.as_bytes()).is_some() || is_of_gateway(name.as_bytes());
-    !known && !NEVER.iter().any(|never| name.eq_ignore_ascii_case(never))
 }
 
 #[cfg(test)]
@@ -110,22 +90,6 @@ mod tests {
         ];
         for (name, expected) in rows {
             assert_eq!(dropped.contains(name.as_bytes()), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn trailers_change_no_framing_and_no_meaning() {
-        for (name, expected) in [
-            ("Checksum", true),
-            ("Grpc-Status", true),
-            ("Content-Length", false),
-            ("Transfer-Encoding", false),
-            ("Host", false),
-            ("Set-Cookie", false),
-            ("trailer", false),
-            ("Tidegate-Failed", false),
-        ] {
-            assert_eq!(is_trailer(name), expected, "{name}");
         }
     }
 }

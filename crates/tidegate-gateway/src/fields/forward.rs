@@ -178,7 +178,7 @@ fn extend(head: &mut OwnedRequestHead, peer: &Peer, host: &str) -> Result<(), En
 
 /// Returns `true` if the peer may not set the field: only a trusted one may, or its name is another
 /// spelling of such a field.
-fn is_claim(name: &[u8], trusted: bool) -> bool {
+pub(super) fn is_claim(name: &[u8], trusted: bool) -> bool {
     let may_be = matches!(name.first(), Some(b'f' | b'F' | b'x' | b'X'));
     if !may_be {
         return false;

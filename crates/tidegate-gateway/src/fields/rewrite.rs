@@ -92,6 +92,12 @@ impl Rewriting {
         Ok(())
     }
 
+    /// Returns `true` if the route replaces or removes this field of a request.
+    pub(super) fn replaces_in_request(&self, name: &[u8]) -> bool {
+        let mut fields = self.request.iter();
+        fields.any(|(own, _)| own.as_bytes().eq_ignore_ascii_case(name))
+    }
+
     /// Returns `true` if the route replaces or removes this field of a response.
     pub(crate) fn replaces(&self, name: &[u8]) -> bool {
         let mut fields = self.response.iter();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tidegate::http::client::{ClientError, ExchangeHandler, Flow};
-use tidegate::http::codec::{BodyFraming, KnownField, ResponseHead, Trailers};
+use tidegate::http::codec::{BodyFraming, KnownField, ResponseHead};
 use tidegate::http::{DeferredResponse, Method};
 use tidegate::net::{Bytes, Handler, HandlerContext};
 
@@ -16,7 +16,7 @@ use super::reply;
 use super::times::Times;
 use crate::balance::Lease;
 use crate::command::Reason;
-use crate::fields::{Dropped, is_trailer};
+use crate::fields::{Dropped, Options, response_trailers};
 
 /// Receives the response to one attempt. The connection to the server holds it, and with it the entry
 /// of the command and the place at the server.
@@ -26,7 +26,14 @@ pub(super) struct Answer {
     /// `None` once a tunnel holds it.
     held: Option<Held>,
     /// A box: few responses have any, and an answer is moved several times.
-    trailers: Option<Box<Bytes>>,
+    trailing: Option<Box<Trailing>>,
+}
+
+/// The trailers of a response, and the options of its connection.
+#[derive(Default)]
+struct Trailing {
+    lines: Bytes,
+    options: Options,
 }
 
 impl Answer {
@@ -40,7 +47,7 @@ impl Answer {
             flight: Arc::clone(flight),
             attempt,
             held: Some(Held { admission, lease }),
-            trailers: None,
+            trailing: None,
         }
     }
 
@@ -68,6 +75,9 @@ impl ExchangeHandler for Answer {
     fn head(&mut self, head: ResponseHead<'_>, framing: BodyFraming, _: &mut HandlerContext<'_>) {
         // The latency of the upstream ends here. A client that reads slowly does not change it.
         self.verdict(head.status() < 500);
+        if framing == BodyFraming::Chunked && head.known(KnownField::Connection).is_some() {
+            self.trailing.get_or_insert_default().options = Options::of(head.fields());
+        }
         self.flight.respond(self.attempt, head, framing, None);
     }
 
@@ -91,7 +101,7 @@ impl ExchangeHandler for Answer {
     }
 
     fn trailers(&mut self, lines: Bytes, _: &mut HandlerContext<'_>) {
-        self.trailers = Some(Box::new(lines));
+        self.trailing.get_or_insert_default().lines = lines;
     }
 
     fn writable(&mut self, _: &mut HandlerContext<'_>) {
@@ -114,9 +124,7 @@ impl ExchangeHandler for Answer {
     }
 
     fn end(self, _: &mut HandlerContext<'_>) {
-        let trailers = self.trailers.as_ref();
-        self.flight
-            .finish(self.attempt, trailers.map_or(&[], |lines| &lines[..]));
+        self.flight.finish(self.attempt, self.trailing);
     }
 
     fn fail(self, why: ClientError, _: &mut HandlerContext<'_>) {
@@ -282,7 +290,7 @@ impl Flight {
     }
 
     /// Ends the response.
-    fn finish(&self, attempt: u32, trailers: &[u8]) {
+    fn finish(&self, attempt: u32, trailing: Option<Box<Trailing>>) {
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) {
             return;
@@ -305,8 +313,8 @@ impl Flight {
             if let Some(ended) = &mut ended {
                 ended.done.is_whole = !stream.is_closed();
             }
-            let fields = Trailers::new(trailers).filter(|field| is_trailer(field.name));
-            let fields = fields.map(|field| (field.name, field.value));
+            let Trailing { lines, options } = *trailing.unwrap_or_default();
+            let fields = response_trailers(&lines, &options, &self.route().rewriting);
             match &timing {
                 Some(timing) => {
                     let own = [("Server-Timing", timing.as_bytes())];

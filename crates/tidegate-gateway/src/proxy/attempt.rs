@@ -256,7 +256,7 @@ impl Flight {
             Ok(()) => {
                 let before = std::mem::replace(&mut state.stage, Stage::Exchanging(exchange));
                 let has_body = state.body.is_some();
-                state.send_kept();
+                state.send_kept(self);
                 drop(state);
                 drop(before);
                 if has_body {

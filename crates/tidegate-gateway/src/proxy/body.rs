@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tidegate::http::BodyError;
 use tidegate::http::client::{Exchange, Flow};
-use tidegate::http::codec::{BodyFraming, RefusalReason, Trailers};
+use tidegate::http::codec::{BodyFraming, RefusalReason};
 
 use super::answer::Answer;
 use super::flight::{Flight, Stage, State};
 use super::logged::End;
-use crate::fields::is_trailer;
+use crate::fields::request_trailers;
 
 /// How long a server may take to agree to a body, or to respond without it.
 const LONGEST_EXPECTATION: Duration = Duration::from_secs(1);
@@ -48,9 +48,8 @@ impl Flight {
         }
         let waker = Waker::from(Arc::clone(self));
         let mut context = Context::from_waker(&waker);
-        let chunked = self.head.as_head().framing() == BodyFraming::Chunked;
         let was_blocked = state.blocked;
-        let pumped = state.pump(&mut context, self.route().body, chunked);
+        let pumped = state.pump(&mut context, self);
         let now = self.now();
         if state.body.is_none() || (state.blocked && !was_blocked) {
             state.body_sent = now;
@@ -112,7 +111,7 @@ impl State {
         is_sent && self.body.is_some() && !self.blocked && self.continued
     }
 
-    fn pump(&mut self, context: &mut Context<'_>, most: u64, chunked: bool) -> Pumped {
+    fn pump(&mut self, context: &mut Context<'_>, flight: &Flight) -> Pumped {
         loop {
             let (Stage::Exchanging(exchange), Some(body)) = (&mut self.stage, &mut self.body)
             else {
@@ -126,7 +125,7 @@ impl State {
                 Poll::Ready(Some(Ok(piece))) => {
                     self.kept.take_if(|kept| !kept.add(&piece));
                     self.body_bytes += piece.len() as u64;
-                    if self.body_bytes > most {
+                    if self.body_bytes > flight.route().body {
                         return Pumped::TooLarge;
                     }
                     match exchange.write(piece) {
@@ -143,8 +142,9 @@ impl State {
                 Poll::Ready(Some(Err(BodyError::Refused(why)))) => return Pumped::Refused(why),
                 Poll::Ready(Some(Err(_))) => return Pumped::TooLarge,
                 Poll::Ready(None) => {
+                    let chunked = flight.head.as_head().framing() == BodyFraming::Chunked;
                     let lines = body.trailers().filter(|_| chunked).unwrap_or_default();
-                    finish(exchange, &lines);
+                    finish(exchange, &lines, flight);
                     if let Some(kept) = &mut self.kept {
                         kept.end(lines);
                     }
@@ -156,7 +156,7 @@ impl State {
     }
 
     /// Sends what was read of the body of a request that is sent again. The rest follows.
-    pub(super) fn send_kept(&mut self) {
+    pub(super) fn send_kept(&mut self, flight: &Flight) {
         let (Stage::Exchanging(exchange), Some(kept)) = (&mut self.stage, &self.kept) else {
             return;
         };
@@ -165,7 +165,7 @@ impl State {
             self.blocked = matches!(exchange.write(piece), Ok(Flow::Pause));
         }
         if let Some(lines) = kept.trailers() {
-            finish(exchange, lines);
+            finish(exchange, lines, flight);
         }
     }
 
@@ -176,10 +176,10 @@ impl State {
     }
 }
 
-/// Ends a body, with the trailers that the client sent.
-fn finish(exchange: &mut Exchange<Answer>, lines: &[u8]) {
-    let fields = Trailers::new(lines).filter(|field| is_trailer(field.name));
-    let fields: Vec<_> = fields.map(|field| (field.name, field.value)).collect();
+/// Ends a body, with the trailers of the client that pass on.
+fn finish(exchange: &mut Exchange<Answer>, lines: &[u8], flight: &Flight) {
+    let rewriting = &flight.route().rewriting;
+    let fields: Vec<_> = request_trailers(lines, &flight.options, rewriting).collect();
     // It is as long as it declares: the server of HTTP has checked that.
     let _ = exchange.finish(&fields);
 }

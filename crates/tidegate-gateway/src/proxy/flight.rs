@@ -44,7 +44,7 @@ use super::times::Times;
 use super::upstream::Chosen;
 use crate::access::Outcome;
 use crate::command::{Problem, Reason};
-use crate::fields::RequestId;
+use crate::fields::{Options, RequestId};
 
 /// The attempts of a request whose route has retries. Apart from the request, which is smaller so and
 /// costs less to make: most have none.
@@ -65,6 +65,8 @@ pub(super) struct Flight {
     pub(super) client: Option<IpAddr>,
     /// The host and the path that the client sent, if the route changes them.
     pub(super) original: Option<Box<(String, String)>>,
+    /// The fields that belong to the connection of the client, if the body may have trailers.
+    pub(super) options: Options,
     /// The tunnel that the client asks for.
     pub(super) tunnel: Option<Box<Wanted>>,
     state: HomeCell<RefCell<State>>,
@@ -76,6 +78,7 @@ pub(super) struct Start {
     pub(super) request_id: RequestId,
     pub(super) client: Option<IpAddr>,
     pub(super) original: Option<Box<(String, String)>>,
+    pub(super) options: Options,
     pub(super) body: Option<Body>,
     pub(super) back: DeferredResponse,
     pub(super) tries: Option<Tries>,
@@ -371,6 +374,7 @@ impl Flight {
             request_id: start.request_id,
             client: start.client,
             original: start.original,
+            options: start.options,
             tunnel: start.tunnel,
             state: HomeCell::here(RefCell::new(State {
                 stage: Stage::Admitting,

@@ -29,7 +29,7 @@ use super::tunnel;
 use crate::command::{Problem, Reason};
 use crate::config::Network;
 use crate::config::types::{Log, Redirect};
-use crate::fields::{self, Fresh, Ids, Peer, RequestId};
+use crate::fields::{self, Fresh, Ids, Options, Peer, RequestId};
 use crate::route::without_port;
 
 /// What a listener knows about its clients.
@@ -192,6 +192,7 @@ impl Caller {
             request_id,
             client: self.peer.as_ref().and_then(|peer| peer.ip),
             original,
+            options: Options::of_request(&found.request.head()),
             body: has_body.then(|| found.request.into_body()),
             back: response.defer(),
             tries,

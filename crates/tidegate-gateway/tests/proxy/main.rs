@@ -34,6 +34,7 @@ mod stale;
 mod starved;
 mod steps;
 mod storm;
+mod trailers;
 mod trust;
 mod tunnels;
 mod undone;
