@@ -150,13 +150,19 @@ pub(crate) fn location(template: &str, host: &str, path: &str, query: Option<&st
             target.replace_range(..marks, "/");
         }
     }
-    // A target without `{query}` keeps that of the request.
-    if let Some(query) = query.filter(|_| !template.contains("{query}") && !template.contains('?'))
-    {
-        target.push('?');
-        target.push_str(query);
+    // A target without a query keeps that of the request, in front of its fragment.
+    if let Some(query) = query.filter(|_| !says_query(template)) {
+        let end = target.find('#').unwrap_or(target.len());
+        target.insert_str(end, query);
+        target.insert(end, '?');
     }
     target
+}
+
+/// Returns `true` if a target says itself which query it has. A `?` in its fragment is no query.
+fn says_query(template: &str) -> bool {
+    let before = template.split('#').next().unwrap_or_default();
+    before.contains('?') || template.contains("{query}")
 }
 
 /// Returns a target for a request without a query: it does not end with a mark before nothing.
@@ -296,6 +302,11 @@ mod tests {
             ),
             ("https://new/", None, "https://new/"),
             ("/x?y=z", Some("a=b"), "/x?y=z"),
+            ("/x#part", Some("a=b"), "/x?a=b#part"),
+            ("/x#part", None, "/x#part"),
+            ("{path}#a?b", Some("a=b"), "/c?a=b#a?b"),
+            ("/x?y=z#part", Some("a=b"), "/x?y=z#part"),
+            ("/x#{query}", Some("a=b"), "/x#a=b"),
         ];
         for (template, query, expected) in rows {
             assert_eq!(

@@ -249,6 +249,14 @@ fn each_text_that_no_head_can_have_is_found() {
             "expected only {host}, {path}, {query}",
         ),
         (
+            "[route.b]\nredirect = \"https:{path}\"",
+            "t.toml:9:12: route.b.redirect.to: the target is neither a URL nor an absolute path",
+        ),
+        (
+            "[route.b]\nredirect = { to = \"{query}\" }",
+            "expected a URL or a path, such as `https://{host}{path}`",
+        ),
+        (
             "[route.b]\nredirect = { to = \"/x\", status = 200 }",
             "route.b.redirect.status: a client does not follow",
         ),

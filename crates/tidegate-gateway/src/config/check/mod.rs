@@ -10,13 +10,15 @@
 //! | `upstream` | checks of upstreams | `checks` |
 //! | `route` | checks of routes: actions, references, ties | `checks` |
 //! | `times` | checks of times: timeouts and their parts, retries | `checks` |
-//! | `texts` | checks of texts that become parts of heads | `checks` |
+//! | `target` | what a redirect may have as its target | |
+//! | `texts` | checks of texts that become parts of heads | `checks`, `target` |
 //! | `all` | all checks in order; the conditions of a route | all others |
 
 mod all;
 mod checks;
 mod listen;
 mod route;
+mod target;
 mod texts;
 mod times;
 mod upstream;

@@ -1,6 +1,7 @@
 //! Checks of texts that become parts of a head: what is not allowed there must not get there.
 
 use super::checks::Checks;
+use super::target::{EXPECTED, is_target};
 use crate::config::fields::is_value;
 use crate::config::load::Named;
 use crate::config::types::{Rewrite, Route, Upstream};
@@ -73,6 +74,9 @@ impl Checks<'_> {
             if let Err(expected) = template(&redirect.to, &known) {
                 let what = "the target cannot be made";
                 self.add("route", route, "redirect.to", what, &expected);
+            } else if !is_target(&redirect.to) {
+                let what = "the target is neither a URL nor an absolute path";
+                self.add("route", route, "redirect.to", what, EXPECTED);
             }
         }
         if let Some(rewrite) = &value.rewrite {

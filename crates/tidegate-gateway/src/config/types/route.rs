@@ -75,7 +75,8 @@ impl Route {
 settings! {
     /// A redirect. A text in place of the table is its target.
     pub struct Redirect short "to", whole {
-        /// The target. `{host}`, `{path}` and `{query}` stand for those of the request.
+        /// The target, a URL or an absolute path. `{host}`, `{path}` and `{query}` stand for those of the request.
+        /// A target without a query keeps that of the request.
         /// Several `/` at its beginning become one, unless a host follows them in this setting.
         to: String,
         /// The status.
