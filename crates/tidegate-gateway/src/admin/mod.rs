@@ -64,3 +64,4 @@ pub use event::{Change, Events, WallTime};
 pub(crate) use listener::check_access;
 pub use listener::{AdminAccess, AdminError, AdminListener, AdminParts};
 pub use streams::StreamSettings;
+pub(crate) use unused::is_unused;

@@ -1,5 +1,5 @@
-//! Properties of commands that do not exist: an operator may set one before a reload brings its route,
-//! and it stays when a reload removes the route. Their number is bounded.
+//! Properties of commands that do not exist: an operator may set one before a reload brings its route.
+//! Their number is bounded. When a reload removes a route, its properties are removed, too.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -61,7 +61,7 @@ fn count(properties: &Properties, keys: &BTreeSet<String>) -> usize {
 }
 
 /// Returns `true` if a property belongs to a command that does not exist.
-fn is_unused(name: &str, keys: &BTreeSet<String>) -> bool {
+pub(crate) fn is_unused(name: &str, keys: &BTreeSet<String>) -> bool {
     let Some(rest) = name.strip_prefix("hystrix.command.") else {
         return false;
     };

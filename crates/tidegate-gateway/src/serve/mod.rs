@@ -9,12 +9,15 @@
 //! | `changes` | which listeners a reload keeps, changes and opens | `listener` |
 //! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `changes`, `retired` |
 //! | `metrics` | the metrics of listeners and servers | `gateway` |
-//! | `operator` | what operators see and change | `gateway`, `certificates` |
+//! | `admin_address` | which listeners the one for operators blocks | `error` |
+//! | `properties` | the properties of routes that a reload removes | |
+//! | `operator` | what operators see and change | `gateway`, `certificates`, `admin_address`, `properties` |
 //! | `stalls` | how often loops did not respond | |
 //! | `expiry` | reports certificates that expire | `operator` |
 //! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator`, `certificates` |
 //! | `run` | the command `run`: signals, reload, drain, the summary | `operation` |
 
+mod admin_address;
 mod certificates;
 mod changes;
 mod error;
@@ -24,6 +27,7 @@ mod listener;
 mod metrics;
 mod operation;
 mod operator;
+mod properties;
 mod retired;
 mod run;
 mod stalls;

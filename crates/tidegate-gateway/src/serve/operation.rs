@@ -10,6 +10,7 @@ use tidegate::net::NetGroup;
 use tidegate::pool::WorkerPool;
 use tidegate::promise::Completion;
 
+use super::admin_address::AdminAddress;
 use super::certificates::{certificate_mistakes, messages};
 use super::expiry::{self, Expiries};
 use super::gateway::{Gateway, Summary};
@@ -121,6 +122,7 @@ impl Operation {
             parts,
             started_with,
             access: OnceLock::new(),
+            admin_at: OnceLock::new(),
             knobs: OnceLock::new(),
             stalls,
             expiries: Expiries::default(),
@@ -243,7 +245,9 @@ fn start_admin(operator: &Arc<Operator>) -> Result<Option<AdminListener>, String
     };
     let started = AdminListener::start(&settings.value, operator.file.disk(), parts, own);
     let admin = started.map_err(|why| why.to_string())?;
-    // It is empty: this is called once.
+    let at = AdminAddress::new(&settings.value.at, admin.local_addr());
+    // They are empty: this is called once.
+    let _ = operator.admin_at.set(at);
     let _ = operator.access.set(admin.access());
     Ok(Some(admin))
 }

@@ -9,10 +9,12 @@ use tidegate::Dump;
 use tidegate::isolate::{Isolation, Properties};
 use tidegate::metrics::{Collect, MetricVisitor};
 
+use super::admin_address::{AdminAddress, explained};
 use super::certificates::{certificate_mistakes, messages, place_of};
 use super::expiry::Expiries;
 use super::gateway::Gateway;
 use super::operation::OperationParts;
+use super::properties::Used;
 use super::stalls::Stalls;
 use crate::admin::{AdminAccess, Controls, Knob, LoopReport, RouteReport, UpstreamReport};
 use crate::config::types::{Admin, Log};
@@ -29,6 +31,8 @@ pub(super) struct Operator {
     /// The settings of the listener for operators and of the log at the start.
     pub(super) started_with: (Option<Named<Admin>>, Log),
     pub(super) access: OnceLock<AdminAccess>,
+    /// Where the listener for operators is.
+    pub(super) admin_at: OnceLock<AdminAddress>,
     /// The faults of the demo.
     pub(super) knobs: OnceLock<Weak<dyn Knobs>>,
     /// How often the loops of requests did not respond.
@@ -74,13 +78,32 @@ impl Operator {
         let log = self.prepare_log(&config, &at, &mut notes)?;
         // If the reload fails because of them, the operator gets their places.
         let wrong = certificate_mistakes(&config, (self.parts.reports.wall)());
-        let more = self.gateway.reload(config);
-        let more = more.map_err(|why| messages(wrong, &loaded.sources, why.to_string()));
+        let blocked = self.admin_at.get().map(|own| own.blocked(&config));
+        let used = Used::find(&self.parts.properties, &self.parts.isolation);
+        let more = self.gateway.reload(config).map_err(|why| {
+            let why = explained(why, &blocked.unwrap_or_default());
+            messages(wrong, &loaded.sources, why.to_string())
+        });
         notes.extend(more?);
+        self.remove_properties(used);
         for apply in [admin, log].into_iter().flatten() {
             apply();
         }
         Ok(notes)
+    }
+
+    /// Removes the properties of routes that are gone.
+    fn remove_properties(&self, used: Used) {
+        let OperationParts {
+            properties,
+            isolation,
+            reports,
+            ..
+        } = &self.parts;
+        for name in used.remove_unused(properties, isolation) {
+            let what = format!("{name} removed: its route is gone");
+            reports.change("reload", what);
+        }
     }
 
     /// Watches the files that were read, and those that the configuration names.

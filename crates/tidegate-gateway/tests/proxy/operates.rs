@@ -3,6 +3,8 @@
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 
+use tidegate::isolate::PropertySource as _;
+
 use crate::operation::{World, operated};
 use crate::*;
 
@@ -227,6 +229,53 @@ fn a_property_changes_a_route_at_once_and_survives_a_reload() {
     let settings = world.get("/api/settings").body;
     let value = format!("\"value\":\"1\",\"origin\":\"property {name}\"");
     assert!(settings.contains(&value), "{settings}");
+}
+
+#[test]
+fn a_property_is_removed_with_its_route() {
+    let back = Upstream::new();
+    let world = World::with_route(&[&back], "tunnel = {}");
+    let name = |key: &str| format!("hystrix.command.{key}.circuitBreaker.forceOpen");
+    for key in ["shop", "shop:tunnel", "later"] {
+        let changed = world.change(&format!("PUT /api/properties/{}", name(key)), "true");
+        assert_eq!(changed.status(), "200", "{key}");
+    }
+    let reload = |text: &str| {
+        world.files.write("/tidegate.toml", &operated(text));
+        world.operation.reload("SIGHUP").unwrap();
+        let mut names = world.parts.properties.names();
+        names.sort();
+        names
+    };
+    // The tunnel goes, then the route. The route `later` may still come.
+    let plain = route(&[&back], "");
+    assert_eq!(reload(&plain), [name("later"), name("shop")]);
+    let renamed = plain.replace("route.shop", "route.cart");
+    assert_eq!(reload(&renamed), [name("later")]);
+    let changes = world.parts.reports.events.latest();
+    let removed = format!("{} removed: its route is gone", name("shop"));
+    assert!(changes.iter().any(|change| change.what == removed));
+    // A route with its name begins anew.
+    assert_eq!(reload(&plain), [name("later")]);
+    let mut client = world.send(GET);
+    back.accept().serve(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn a_listener_that_moves_to_the_address_of_operators_is_told_who_has_it() {
+    let world = World::new("[route.r]\nrespond = 204\n");
+    let admin = world.address("admin");
+    let text = operated("[route.r]\nrespond = 204\n");
+    let moved = text.replacen("127.0.0.1:0", &admin, 1);
+    world.files.write("/tidegate.toml", &moved);
+    let why = world.operation.reload("SIGHUP").unwrap_err();
+    let expected = format!(
+        "listen.http: cannot listen on {admin}: the gateway's own listener for operators has it"
+    );
+    assert!(why.starts_with(&expected), "{why}");
+    assert!(!why.contains("end the program"), "{why}");
+    assert_eq!(world.send(GET).message().status(), "204");
 }
 
 #[test]
