@@ -132,12 +132,6 @@ pub fn explain(config: &Config, sources: &Sources, asked: &Asked) -> String {
     );
     let _ = writeln!(text, "command  {}", route.name);
     write_times(&mut text, config, route);
-    if config.stops_body_of(&route.value) {
-        let _ = writeln!(
-            text,
-            "body     `limits.body` of each listener is smaller and holds"
-        );
-    }
     list(&mut text, config, sources, &format!("route.{}", route.name));
     let fallback = route
         .value

@@ -104,18 +104,6 @@ pub(super) fn sections() -> Vec<(&'static str, Section)> {
 }
 
 impl Config {
-    /// Returns `true` if a route has a limit of bodies that is above that of each listener. A listener
-    /// checks its own first.
-    pub(super) fn stops_body_of(&self, route: &Route) -> bool {
-        let below = |one: &Named<Listener>| {
-            let limit = one.value.limits.body;
-            limit
-                .zip(route.body)
-                .is_some_and(|(limit, own)| limit.0 < own.0)
-        };
-        !self.listeners.is_empty() && self.listeners.iter().all(below)
-    }
-
     /// Reads all sections and checks them against each other.
     fn read(root: &Node, reading: &mut Reading) -> Option<Self> {
         unknown_keys(root, "", &ROOT, reading);

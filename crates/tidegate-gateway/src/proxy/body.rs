@@ -31,7 +31,7 @@ impl Wake for Flight {
 enum Pumped {
     /// The rest follows, or there is none.
     Waits,
-    /// The body is larger than the route allows.
+    /// The body is larger than the route or the listener allows.
     TooLarge,
     /// The server of HTTP has refused it, and has responded.
     Refused(RefusalReason),
@@ -125,7 +125,7 @@ impl State {
                 Poll::Ready(Some(Ok(piece))) => {
                     self.kept.take_if(|kept| !kept.add(&piece));
                     self.body_bytes += piece.len() as u64;
-                    if self.body_bytes > flight.route().body {
+                    if self.body_bytes > flight.most_body {
                         return Pumped::TooLarge;
                     }
                     match exchange.write(piece) {

@@ -110,7 +110,7 @@ impl Draft {
                 gate: Arc::clone(gate),
                 name: route.name.clone(),
                 path: route.value.path.clone(),
-                body: route.value.body.map_or(u64::MAX, |size| size.0),
+                body: route.value.body.map(|size| size.0),
                 rewriting,
                 log: Arc::clone(&log),
                 counts: before

@@ -67,6 +67,8 @@ pub(super) struct Flight {
     pub(super) original: Option<Box<(String, String)>>,
     /// The fields that belong to the connection of the client, if the body may have trailers.
     pub(super) options: Options,
+    /// The largest body that the request may have.
+    pub(super) most_body: u64,
     /// The tunnel that the client asks for.
     pub(super) tunnel: Option<Box<Wanted>>,
     state: HomeCell<RefCell<State>>,
@@ -79,6 +81,7 @@ pub(super) struct Start {
     pub(super) client: Option<IpAddr>,
     pub(super) original: Option<Box<(String, String)>>,
     pub(super) options: Options,
+    pub(super) most_body: u64,
     pub(super) body: Option<Body>,
     pub(super) back: DeferredResponse,
     pub(super) tries: Option<Tries>,
@@ -375,6 +378,7 @@ impl Flight {
             client: start.client,
             original: start.original,
             options: start.options,
+            most_body: start.most_body,
             tunnel: start.tunnel,
             state: HomeCell::here(RefCell::new(State {
                 stage: Stage::Admitting,

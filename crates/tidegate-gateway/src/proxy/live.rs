@@ -47,8 +47,8 @@ pub(super) struct RouteBasis {
     pub(super) gate: Arc<Gate>,
     pub(super) name: String,
     pub(super) path: PathPattern,
-    /// The largest body of a request.
-    pub(super) body: u64,
+    /// The largest body of a request. `None` leaves it to the listener.
+    pub(super) body: Option<u64>,
     pub(super) rewriting: Rewriting,
     /// Which requests are logged.
     pub(super) log: Arc<types::Log>,

@@ -41,6 +41,8 @@ pub(crate) struct Front {
     pub(crate) secure: bool,
     /// The address of the client comes from the PROXY protocol.
     pub(crate) proxied: bool,
+    /// The largest body of a request whose route has no limit of its own.
+    pub(crate) most_body: u64,
 }
 
 impl Front {
@@ -98,6 +100,8 @@ struct Found<'a, 'h> {
     home: usize,
     /// When the head was received.
     began: u64,
+    /// The largest body that the request may have.
+    most_body: u64,
 }
 
 impl Found<'_, '_> {
@@ -193,6 +197,7 @@ impl Caller {
             client: self.peer.as_ref().and_then(|peer| peer.ip),
             original,
             options: Options::of_request(&found.request.head()),
+            most_body: found.most_body,
             body: has_body.then(|| found.request.into_body()),
             back: response.defer(),
             tries,
@@ -465,9 +470,10 @@ impl Service for ProxyService {
             path,
             home,
             began,
+            most_body: route.body.unwrap_or(caller.front.most_body),
         };
         let length = found.request.content_length();
-        if length.is_some_and(|length| length > route.body) {
+        if length.is_some_and(|length| length > found.most_body) {
             let why = ("body", 413, "the body is too large\n");
             return caller.refuse_client(&found, route, why, response);
         }

@@ -156,6 +156,7 @@ impl Prepared {
             trust: config.trust.clone(),
             secure: self.tls.is_some(),
             proxied: config.proxy_protocol,
+            most_body: config.limits.body.map_or(u64::MAX, |size| size.0),
         });
         let lives = Arc::clone(lives);
         let service = Box::new(move || ProxyService::new(&lives, &front));
@@ -361,7 +362,8 @@ fn limits(config: &types::Limits) -> Limits {
         .max_request_line(small(config.request_line.0))
         .max_head(small(config.head.0))
         .max_fields(u8::try_from(config.fields.0).unwrap_or(u8::MAX))
-        .max_body(config.body.map_or(u64::MAX, |size| size.0))
+        // A route may have another one, so the limit is checked when the route is known.
+        .max_body(u64::MAX)
         .head_time(config.head_time)
         .body_time(config.body_time)
         .send_time(config.send_time)

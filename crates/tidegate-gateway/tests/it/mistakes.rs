@@ -1,6 +1,6 @@
 //! One row for each mistake that `tidegate check` finds.
 
-use crate::files::{check, run};
+use crate::files::check;
 
 /// A configuration to which a mistake is added.
 pub(crate) const GOOD: &str = "\
@@ -461,28 +461,6 @@ fn a_part_without_effect_is_a_warning() {
         "{output}"
     );
     assert_eq!(status, 0);
-}
-
-#[test]
-fn a_body_that_no_listener_takes_is_a_warning() {
-    let ask = |listeners: &str, body: &str| {
-        let text = format!("{listeners}[route.a]\nbody = {body}\nrespond = 200\n");
-        let (checked, status) = check(&text);
-        assert_eq!(status, 0, "{checked}");
-        let explain = ["explain", "t.toml", "GET", "/"];
-        let (explained, _) = run(&[("t.toml", &text)], &explain);
-        let says = "body     `limits.body` of each listener is smaller and holds\n";
-        (checked, explained.contains(says))
-    };
-    let small = "[listen.one]\nat = \"h:1\"\nlimits = { body = \"1KiB\" }\n";
-    let (output, explained) = ask(small, "\"2KiB\"");
-    let expected = "t.toml:5:8: warning: route.a.body: no such body arrives";
-    assert!(output.contains(expected) && explained, "{output}");
-    let off = format!("{small}[listen.two]\nat = \"h:2\"\n");
-    for (listeners, body) in [(small, "\"1KiB\""), (small, "false"), (&off, "\"2KiB\"")] {
-        let (output, explained) = ask(listeners, body);
-        assert!(!output.contains("warning") && !explained, "{output}");
-    }
 }
 
 #[test]

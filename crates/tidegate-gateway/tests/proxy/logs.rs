@@ -380,14 +380,14 @@ fn what_the_server_of_http_refuses_is_logged() {
 }
 
 #[test]
-fn a_body_that_the_server_of_http_refuses_is_logged_with_its_status() {
+fn a_body_that_is_too_large_or_too_late_is_logged_with_its_status() {
     let back = Upstream::new();
     let limited = format!(
         "[listen.small]\nat = \"127.0.0.1:0\"\nlimits = {{ body = \"3B\" }}\n{}",
         route(&[&back], "timeout = \"10m\"")
     );
     let world = World::new(&limited);
-    // A length above the limit: the head is known.
+    // A length above the limit of the listener.
     let mut client = Peer::new(TcpStream::connect(world.address("small")).unwrap());
     client.write("POST /declared HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n");
     assert_eq!(client.message().status(), "413");

@@ -175,6 +175,42 @@ fn a_body_above_the_limit_of_its_route_is_refused() {
     fixture.wait_idle();
 }
 
+/// The body of a request is read when its route is known.
+#[test]
+fn a_route_raises_and_lowers_the_limit_of_its_listener() {
+    let back = Upstream::new();
+    let fixture = Fixture::new(&format!(
+        "[listen.small]\nat = \"127.0.0.1:0\"\nlimits = {{ body = \"10B\" }}\n{}\
+         [route.large]\npath = \"/large\"\nupstream = \"back\"\nbody = \"20B\"\n\
+         [route.tiny]\npath = \"/tiny\"\nupstream = \"back\"\nbody = \"5B\"\n",
+        route(&[&back], "")
+    ));
+    let addresses = fixture.gateway.addresses();
+    let small = addresses.iter().find(|(name, _)| name == "small").unwrap();
+    for (path, most) in [("/large", 20), ("/a", 10), ("/tiny", 5)] {
+        for (size, passes) in [(most, true), (most + 1, false)] {
+            let body = "x".repeat(size);
+            let framings = [
+                format!("Content-Length: {size}\r\n\r\n{body}"),
+                format!("Transfer-Encoding: chunked\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n"),
+            ];
+            for framing in framings {
+                let mut client = Peer::new(TcpStream::connect(&small.1).unwrap());
+                client.write(&format!("POST {path} HTTP/1.1\r\nHost: a\r\n{framing}"));
+                if passes {
+                    let mut server = back.accept();
+                    server.head();
+                    server.write(OK_CLOSE);
+                }
+                let status = if passes { "200" } else { "413" };
+                assert_eq!(client.message().status(), status, "{path} {framing}");
+                // One that declares no length is refused while it is sent.
+                drop(back.try_accept());
+            }
+        }
+    }
+}
+
 #[test]
 fn a_refused_request_gets_the_fallback_of_its_route() {
     let back = Upstream::new();

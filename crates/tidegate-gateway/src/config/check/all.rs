@@ -30,7 +30,6 @@ pub(in crate::config) fn all(config: &Config, ties: &[Tie], whole: bool, mistake
         checks.connect(route);
         checks.route_texts(route);
         checks.limit(route);
-        checks.body(route);
         checks.times(route);
         if let (Some(retry), Some(timeout)) = (&route.value.retry, route.value.attempts_time()) {
             checks.retries(route, retry, timeout);

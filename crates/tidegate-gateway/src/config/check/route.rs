@@ -117,19 +117,6 @@ impl Checks<'_> {
         }
     }
 
-    /// A route does not raise the limit of a listener, which is checked first.
-    pub(super) fn body(&mut self, route: &Named<Route>) {
-        if !self.config.stops_body_of(&route.value) {
-            return;
-        }
-        let path = format!("route.{}.body", route.name);
-        let at = self.place(&path, route.at);
-        let what = "no such body arrives: `limits.body` of each listener is smaller";
-        let mistake = Mistake::new(at, path, what).warning();
-        let expected = "at most `limits.body` of a listener";
-        self.mistakes.add(mistake.expected(expected));
-    }
-
     pub(super) fn ties(&mut self, ties: &[Tie]) {
         for tie in ties {
             let first = &self.config.routes[tie.first];

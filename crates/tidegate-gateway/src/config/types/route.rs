@@ -49,7 +49,7 @@ settings! {
         fallback: Option<Fallback> = None,
         /// Allows WebSockets and other upgrades.
         tunnel: Option<Tunnel> = None,
-        /// The largest body of a request. `limits.body` of the listener holds as well; off means only
+        /// The largest body of a request, larger or smaller than `limits.body` of the listener; off means
         /// that one.
         body: Option<Size> = None,
         /// Adds `Server-Timing` to responses.
