@@ -76,7 +76,7 @@ fn sections(number: u64, [one, two, echo]: &[SocketAddr; 3]) -> String {
     format!(
         "[upstream.back]\nservers = [\"{server}\"]\n[upstream.echo]\nservers = [\"{echo}\"]\n\
          [route.all]\nupstream = \"back\"\nlimit = {limit}\nbreaker = {{ }}\n\
-         [route.live]\npath = \"/live\"\nupstream = \"echo\"\ntunnel = {{ max = 1000, idle = \"5m\" }}\n\
+         [route.live]\npath = \"/live\"\nupstream = \"echo\"\ntunnel = {{ max = 1000, idle = \"5m\", protocols = \"echo\" }}\n\
          [route.number{number}]\npath = \"/number{number}\"\nupstream = \"back\"\n"
     )
 }

@@ -114,9 +114,9 @@ impl ExchangeHandler for Answer {
         received: Bytes,
         ctx: &mut HandlerContext<'_>,
     ) -> Option<Handler> {
-        // Otherwise the server changes the protocol without being asked, or does not say to which.
-        self.flight.tunnel.as_ref()?;
-        head.get("upgrade")?;
+        // Otherwise the server changes to a protocol that it was not asked for, or does not say to which.
+        let wanted = self.flight.tunnel.as_ref();
+        wanted.filter(|wanted| wanted.is_met_by(&head))?;
         self.verdict(true);
         let held = self.held.take()?;
         self.flight

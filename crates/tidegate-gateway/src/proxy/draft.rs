@@ -244,6 +244,7 @@ fn proxy(
     let tunnel = tunnel.map(|(command, tunnel)| TunnelRoute {
         command,
         idle: tunnel.idle,
+        protocols: tunnel.protocols.iter().map(|own| own.0.clone()).collect(),
     });
     let (retry, budget) = command::retries(route, kept).unzip();
     Some(Action::Proxy(Arc::new(ProxyRoute {

@@ -188,4 +188,6 @@ pub(super) struct Wanted {
     pub(super) client: Channel,
     /// How long the tunnel may carry no byte.
     pub(super) idle: Duration,
+    /// The protocols that the server is asked for, as a value of `Upgrade`.
+    pub(super) protocols: Vec<u8>,
 }

@@ -159,6 +159,8 @@ impl ProxyRoute {
 pub(super) struct TunnelRoute {
     pub(super) command: Command,
     pub(super) idle: Duration,
+    /// The protocols to which a client may upgrade.
+    pub(super) protocols: Box<[String]>,
 }
 
 /// The response in place of a refusal or a failure.

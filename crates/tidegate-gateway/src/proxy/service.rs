@@ -153,8 +153,8 @@ impl Caller {
         found: Found<'_, '_>,
         response: Response<'_>,
     ) {
-        let upgrade = found.request.upgrade();
-        let tunnel = proxy.tunnel.as_ref().filter(|_| upgrade.is_some());
+        let upgrade = proxy.upgrade(found.request.upgrade());
+        let tunnel = upgrade.as_ref().map(|(tunnel, _)| *tunnel);
         let mut tries = proxy.begin_tries().filter(|_| tunnel.is_none());
         let has_body = !found.request.head().framing().is_empty();
         let first = first_step(proxy, tunnel, tries.as_mut(), has_body);
@@ -164,7 +164,7 @@ impl Caller {
             return self.refuse(why, route, proxy, &found, response);
         }
         let mut prepared = self.prepare(route, &found);
-        if let (Some(_), Some(protocols), Ok((head, _))) = (tunnel, upgrade, &mut prepared)
+        if let (Some((_, protocols)), Ok((head, _))) = (&upgrade, &mut prepared)
             && let Err(why) = tunnel::ask(head, protocols)
         {
             prepared = Err(why);
@@ -180,10 +180,11 @@ impl Caller {
         };
         let (home, began) = (found.home, found.began);
         let until = proxy.until(began, tunnel);
-        let wanted = tunnel.map(|tunnel| {
+        let wanted = upgrade.map(|(tunnel, protocols)| {
             Box::new(Wanted {
                 client: found.request.channel().clone(),
                 idle: tunnel.idle,
+                protocols,
             })
         });
         let original = route.rewriting.changes_target().then(|| {

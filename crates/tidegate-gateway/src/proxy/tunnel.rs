@@ -23,8 +23,9 @@ use tidegate::net::{
 };
 
 use super::flight::{Back, Flight};
-use super::held::Held;
+use super::held::{Held, Wanted};
 use super::line::Passage;
+use super::live::{ProxyRoute, TunnelRoute};
 
 /// The event that lets a relay begin: the other side is there.
 struct Begin;
@@ -115,6 +116,38 @@ impl Inbound for Relay {
 impl fmt::Debug for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Relay").field(&self.other).finish()
+    }
+}
+
+/// Returns the protocols of a value of `Upgrade`.
+fn listed(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let all = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    all.filter(|protocol| !protocol.is_empty())
+}
+
+impl ProxyRoute {
+    /// Returns the tunnels of the route, and those of the protocols in a client's `Upgrade` that the
+    /// route allows. Returns `None` if there are none: the request goes on without `Upgrade`.
+    pub(super) fn upgrade(&self, asked: Option<&[u8]>) -> Option<(&TunnelRoute, Vec<u8>)> {
+        let tunnel = self.tunnel.as_ref()?;
+        let is_allowed = |protocol: &&[u8]| {
+            let mut allowed = tunnel.protocols.iter();
+            allowed.any(|own| own.as_bytes().eq_ignore_ascii_case(protocol))
+        };
+        let passed: Vec<&[u8]> = listed(asked?).filter(is_allowed).collect();
+        (!passed.is_empty()).then(|| (tunnel, passed.join(&b", "[..])))
+    }
+}
+
+impl Wanted {
+    /// Returns `true` if a server changes to a protocol that it was asked for, and to no other one.
+    pub(super) fn is_met_by(&self, head: &ResponseHead<'_>) -> bool {
+        let mut chosen = head.get_all("upgrade").flat_map(listed).peekable();
+        let is_asked = |protocol: &[u8]| {
+            let mut asked = listed(&self.protocols);
+            asked.any(|own| own.eq_ignore_ascii_case(protocol))
+        };
+        chosen.peek().is_some() && chosen.all(is_asked)
     }
 }
 

@@ -167,6 +167,30 @@ fn each_wrong_value_has_its_place_and_its_expected_form() {
             "`${NAME:-default}`",
         ),
         (
+            "tunnel = { protocols = \"h2c\" }",
+            24,
+            "route.a.tunnel.protocols[0]: `h2c` is not a protocol for tunnels: its requests",
+            "`\"websocket\"`",
+        ),
+        (
+            "tunnel = { protocols = [\"websocket\", \"HTTP/2.0\"] }",
+            38,
+            "route.a.tunnel.protocols[1]: `HTTP/2.0` is not a protocol for tunnels: its",
+            "such as",
+        ),
+        (
+            "tunnel = { protocols = [\"tls/1.2\"] }",
+            25,
+            "route.a.tunnel.protocols[0]: `tls/1.2` is not a protocol for tunnels: its",
+            "such as",
+        ),
+        (
+            "tunnel = { protocols = \"a, h2c\" }",
+            24,
+            "route.a.tunnel.protocols[0]: `a, h2c` is not a protocol for tunnels",
+            "such as",
+        ),
+        (
             "timeout = 1979-05-27",
             11,
             "route.a.timeout: a date is not a duration",

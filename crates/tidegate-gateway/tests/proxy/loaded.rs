@@ -64,7 +64,7 @@ fn reloads_lose_no_request_and_no_tunnel() {
         format!(
             "[upstream.back]\nservers = [\"{server}\"]\n\
              [route.shop]\nupstream = \"back\"\nlimit = {}\n\
-             tunnel = {{ max = 100, idle = \"5m\" }}\n\
+             tunnel = {{ max = 100, idle = \"5m\", protocols = \"echo\" }}\n\
              [route.number{number}]\npath = \"/number{number}\"\nupstream = \"back\"\n",
             100 + number % 2
         )

@@ -456,7 +456,7 @@ fn files_are_logged_with_their_status_and_length() {
 #[test]
 fn a_tunnel_has_one_line_when_it_has_ended() {
     let back = Upstream::new();
-    let settings = "tunnel = { connect = true, idle = \"1h\" }\nmethod = [\"GET\", \"CONNECT\"]";
+    let settings = "tunnel = { connect = true, idle = \"1h\", protocols = \"x\" }\nmethod = [\"GET\", \"CONNECT\"]";
     let world = World::with_route(&[&back], settings);
     let upgrade = "GET /live?q=marker HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n\
                    Upgrade: x\r\n\r\n";

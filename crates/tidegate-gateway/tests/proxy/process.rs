@@ -184,7 +184,7 @@ fn a_server_that_cannot_be_reached_is_reported_with_the_cause() {
 #[test]
 fn what_comes_for_a_request_that_has_ended_is_not_reported() {
     let back = Upstream::new();
-    let text = format!("{}tunnel = {{}}\n", text(&back, ""));
+    let text = format!("{}tunnel = {{ protocols = \"x\" }}\n", text(&back, ""));
     let mut program = Program::start("ended", &text);
     let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
     client.write("GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
@@ -204,7 +204,10 @@ fn a_change_to_no_protocol_is_reported_as_such() {
     let back = Upstream::new();
     let mut program = Program::start(
         "unnamed",
-        &text(&back, "").replace("[route.shop]\n", "[route.shop]\ntunnel = {}\n"),
+        &text(&back, "").replace(
+            "[route.shop]\n",
+            "[route.shop]\ntunnel = { protocols = \"x\" }\n",
+        ),
     );
     let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
     client.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");

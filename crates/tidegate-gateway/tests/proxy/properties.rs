@@ -157,7 +157,9 @@ fn a_timeout_that_a_property_switches_off_is_off_and_comes_back() {
 #[test]
 fn upgrades_and_fallbacks_obey_the_timeouts_of_their_commands() {
     let upgrade = GET.replace("\r\n\r\n", "\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
-    let one = One::new(&with_probe("timeout = \"5s\"\ntunnel = {}"));
+    let one = One::new(&with_probe(
+        "timeout = \"5s\"\ntunnel = { protocols = \"x\" }",
+    ));
     one.ends_after(&upgrade, 5000);
     assert_eq!(one.put("shop:tunnel", TIMEOUT, "500").status(), "200");
     one.ends_after(&upgrade, 500);

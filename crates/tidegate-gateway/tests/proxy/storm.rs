@@ -307,7 +307,12 @@ fn any(servers: &[SocketAddr], rng: &mut Rng) -> String {
             "fallback = { status = 299 }",
             "fallback = { upstream = \"spare\" }",
         ]),
-        one_of(&["tunnel = { max = 3, idle = \"2s\" }", "tunnel = {}", ""]),
+        one_of(&[
+            "tunnel = { max = 3, idle = \"2s\", protocols = [\"websocket\", \"echo\"] }",
+            "tunnel = { protocols = \"Echo\" }",
+            "tunnel = {}",
+            "",
+        ]),
     ];
     let count = 1 + rng.index(SERVERS);
     let own: Vec<String> = servers[..count]

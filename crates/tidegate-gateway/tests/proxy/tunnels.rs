@@ -273,3 +273,70 @@ fn a_change_to_no_protocol_is_502() {
     assert_eq!(response.field("tidegate-failed"), Some("bad_response shop"));
     fixture.wait_idle();
 }
+
+/// A request that asks for these protocols.
+fn ask_for(protocols: &str) -> String {
+    ASK.replace("Upgrade: websocket", &format!("Upgrade: {protocols}"))
+}
+
+#[test]
+fn an_upgrade_that_is_not_allowed_is_a_plain_request() {
+    let back = Upstream::new();
+    for settings in ["tunnel = {}", "tunnel = { protocols = [] }"] {
+        let fixture = Fixture::with_route(&[&back], settings);
+        for protocols in ["h2c", "HTTP/2.0", "TLS/1.0", "echo", "websocket/13", ","] {
+            let ask = ask_for(protocols).replace(
+                "Connection: Upgrade",
+                "Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: x",
+            );
+            let mut client = fixture.send(&ask);
+            let mut server = back.accept();
+            let request = server.serve(OK_CLOSE);
+            for name in ["upgrade", "connection", "http2-settings"] {
+                assert_eq!(request.field(name), None, "{protocols}");
+            }
+            assert_eq!(client.message().body, "ok", "{protocols}");
+        }
+        fixture.wait_idle();
+    }
+}
+
+#[test]
+fn only_the_protocols_that_are_allowed_are_passed_on() {
+    let back = Upstream::new();
+    let settings = "tunnel = { protocols = [\"WebSocket\", \"echo/2\"] }";
+    let fixture = Fixture::with_route(&[&back], settings);
+    let rows = [
+        ("h2c, websocket", "websocket"),
+        ("WEBSOCKET ,TLS/1.2,Echo/2, echo", "WEBSOCKET, Echo/2"),
+    ];
+    for (asked, passed) in rows {
+        let mut client = fixture.send(&ask_for(asked));
+        let mut server = back.accept();
+        assert_eq!(server.message().field("upgrade"), Some(passed));
+        server.write(ACCEPT);
+        let response = client.head();
+        assert!(response.starts_with("HTTP/1.1 101 "), "{response}");
+        client.write("ping");
+        assert_eq!(server.bytes(4), "ping");
+    }
+    fixture.wait_idle();
+}
+
+#[test]
+fn a_change_to_a_protocol_that_was_not_passed_on_is_502() {
+    let back = Upstream::new();
+    let settings = "tunnel = { protocols = [\"websocket\", \"echo\"] }";
+    let fixture = Fixture::with_route(&[&back], settings);
+    for other in ["h2c", "echo", "websocket, h2c", "websocket\r\nUpgrade: h2c"] {
+        let mut client = fixture.send(&ask_for("websocket, h2c"));
+        let mut server = back.accept();
+        server.message();
+        server.write(&ACCEPT.replace("Upgrade: websocket", &format!("Upgrade: {other}")));
+        let response = client.message();
+        assert_eq!(response.status(), "502", "{other}");
+        assert_eq!(response.field("tidegate-failed"), Some("bad_response shop"));
+        assert_eq!(server.rest(), "", "{other}");
+    }
+    fixture.wait_idle();
+}

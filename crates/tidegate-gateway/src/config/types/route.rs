@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::command::{Breaker, Fallback, Limit, Queue, Retry};
 use crate::config::notation::Size;
+use crate::config::protocol::Protocol;
 use crate::config::setting::settings;
 use crate::config::values::{Count, Method, Status};
 use crate::route::{HostPattern, PathPattern};
@@ -47,7 +48,7 @@ settings! {
         retry: Option<Retry> = None,
         /// The response in place of a refusal or a failure.
         fallback: Option<Fallback> = None,
-        /// Allows WebSockets and other upgrades.
+        /// Allows WebSockets, and upgrades to other protocols that it names.
         tunnel: Option<Tunnel> = None,
         /// The largest body of a request, larger or smaller than `limits.body` of the listener; off means
         /// that one.
@@ -127,6 +128,9 @@ settings! {
         max: Count = Count(1000),
         /// How long a tunnel may carry no byte.
         idle: Duration = Duration::from_secs(300),
+        /// The protocols to which a client may upgrade, without regard to case. `h2c`, `HTTP/…` and
+        /// `TLS/…` cannot be listed: their requests would pass by routes, limits and the log.
+        protocols: Vec<Protocol> = vec![Protocol("websocket".to_owned())],
         /// Allows `CONNECT` to the upstream.
         connect: bool = false,
     }
