@@ -222,6 +222,35 @@ fn further_attempts_and_fallbacks_are_in_the_line() {
 }
 
 #[test]
+fn a_response_that_breaks_off_before_its_turn_is_cut_as_the_log_says() {
+    let back = Upstream::new();
+    let world = World::with_route(&[&back], "");
+    let mut client = world.send(&format!("{GET}{}", GET.replace("/a", "/b")));
+    let mut servers = [back.accept(), back.accept()].map(|mut server| {
+        let is_first = server.message().line().starts_with("GET /a ");
+        (is_first, server)
+    });
+    servers.sort_by_key(|(is_first, _)| !is_first);
+    let [(_, mut first), (_, mut second)] = servers;
+    second.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
+    drop(second);
+    let lines = world.lines(1);
+    let expected = [
+        ("path", "/b"),
+        ("status", "200"),
+        ("reason", "closed"),
+        ("cut", "true"),
+    ];
+    has(&lines[0], &expected);
+    first.write(OK);
+    assert_eq!(client.message().body, "ok");
+    let head = client.head();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert_eq!(field(&head, "x-request-id"), value(&lines[0], "id"));
+    assert_eq!(client.rest(), "half");
+}
+
+#[test]
 fn the_response_of_a_fallback_has_the_reason_that_its_client_got() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let text = with_other(&back, &other, "fallback = { upstream = \"other\" }");

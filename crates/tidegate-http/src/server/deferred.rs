@@ -337,8 +337,8 @@ impl fmt::Debug for DeferredResponse {
 /// [`Response`](super::Response) and [`DeferredResponse`].
 ///
 /// If it is dropped before [`finish`](ResponseStream::finish), the connection is closed, so that
-/// the client does not take the part for the whole. The client gets status 500 if the response still
-/// waits for an earlier one.
+/// the client does not take the part for the whole. If the response still waits for an earlier one, its
+/// head and what was written are sent when its turn comes, and then the connection is closed.
 ///
 /// ```
 /// use tidegate_http::ResponseStream;

@@ -100,6 +100,8 @@ pub(crate) struct Stream {
     /// The trailers, once the service has ended the body.
     pub(crate) end: Option<Vec<(String, Vec<u8>)>>,
     pub(crate) close: bool,
+    /// The service has dropped it before its turn: the connection is cut after what is held.
+    is_dropped: bool,
 }
 
 impl Stream {
@@ -115,7 +117,25 @@ impl Stream {
             size_line: Bytes::new(),
             end: None,
             close: head.close,
+            is_dropped: false,
         }
+    }
+
+    /// Notes that the service has dropped the response before its turn.
+    pub(crate) fn drop_early(&mut self) {
+        self.say_close();
+        self.is_dropped = true;
+    }
+
+    /// Returns `true` if the connection is cut after what was sent.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.is_dropped
+    }
+
+    /// Returns `true` if the client would take the part of a dropped response for the whole, unless the
+    /// connection is reset. A reset could also take the responses before it.
+    pub(crate) fn is_unsendable(&self) -> bool {
+        self.is_dropped && !self.is_begun() && self.ends_with_connection()
     }
 
     /// Returns `true` if the head was sent.

@@ -128,11 +128,8 @@ impl<S: Service> Connection<S> {
             (Slot::Stream(stream), what @ (PartKind::Dropped | PartKind::Failed(_))) => {
                 let is_begun = stream.is_begun();
                 if !is_begun {
-                    // Nothing of it was sent: the client gets a status.
-                    let ready = self.closing(500, ReplyTo::unknown());
-                    if let Some(slot) = self.queue.get_mut(seq) {
-                        discard(std::mem::replace(slot, ready));
-                    }
+                    // The client gets the same as it would have got without the responses before it.
+                    stream.drop_early();
                     self.phase = Phase::Closing;
                 }
                 match what {
@@ -196,9 +193,11 @@ impl<S: Service> Connection<S> {
                     send_whole(whole, wire, &mut self.tally);
                     whole.close
                 }
+                Slot::Stream(stream) if stream.is_unsendable() => return self.cut(wire),
                 Slot::Stream(stream) => {
                     match stream.send(wire, &mut self.window, &mut self.tally) {
                         Ok(true) => stream.close,
+                        Ok(false) if stream.is_dropped() => return self.cut(wire),
                         Ok(false) => return,
                         Err(mistake) => {
                             // More or less than the declared length.
@@ -289,7 +288,8 @@ impl<S: Service> Connection<S> {
         let Some(Queued { slot, .. }) = self.queue.pop() else {
             return;
         };
-        let reset = matches!(&slot, Slot::Stream(stream) if stream.ends_with_connection());
+        let reset = matches!(&slot, Slot::Stream(stream)
+            if stream.is_begun() && stream.ends_with_connection());
         discard(slot);
         self.leave_unanswered(wire);
         self.fail_body(BodyError::Closed);
