@@ -128,6 +128,16 @@ impl ProxyService {
     }
 }
 
+/// Returns the host and the path of a request, if the route changes them: the log shows those of the
+/// client.
+fn original(route: &RouteState, found: &Found<'_, '_>) -> Option<Box<(String, String)>> {
+    route.rewriting.changes_target().then(|| {
+        let head = found.request.head();
+        let host = without_port(head.authority().unwrap_or_default());
+        Box::new((host.to_owned(), head.path().to_owned()))
+    })
+}
+
 impl Caller {
     /// Returns the number of the connection's loop.
     fn home(&mut self, gate: &Gate) -> usize {
@@ -187,11 +197,7 @@ impl Caller {
                 protocols,
             })
         });
-        let original = route.rewriting.changes_target().then(|| {
-            let head = found.request.head();
-            let host = without_port(head.authority().unwrap_or_default());
-            Box::new((host.to_owned(), head.path().to_owned()))
-        });
+        let original = original(route, &found);
         let start = Start {
             head,
             request_id,
