@@ -6,6 +6,7 @@ use std::fmt;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Tells the service manager about the state of the gateway. Without a service manager, and if it
 /// does not listen, nothing happens.
@@ -19,6 +20,9 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// ```
 pub struct Notifier {
     to: Option<(UnixDatagram, SocketAddr)>,
+    /// `true` from the moment at which the end has begun. It is locked while a message is sent, so that
+    /// nothing overtakes that one.
+    is_stopping: Mutex<bool>,
 }
 
 impl Notifier {
@@ -26,21 +30,26 @@ impl Notifier {
     pub fn new(address: Option<&OsStr>) -> Self {
         Self {
             to: address.and_then(opened),
+            is_stopping: Mutex::default(),
         }
     }
 
-    /// Says that all listeners are open, also after a reload.
+    /// Says that all listeners are open, also after a reload. After [`Notifier::stopping`] it says
+    /// nothing.
     pub fn ready(&self) {
-        self.send("READY=1");
+        self.send_unless_stopping("READY=1");
     }
 
     /// Says that a reload begins. [`Notifier::ready`] ends it, whether it succeeded or not.
+    /// After [`Notifier::stopping`] it says nothing.
     pub fn reloading(&self) {
-        self.send("RELOADING=1");
+        self.send_unless_stopping("RELOADING=1");
     }
 
     /// Says that the end has begun.
     pub fn stopping(&self) {
+        let mut is_stopping = self.is_stopping();
+        *is_stopping = true;
         self.send("STOPPING=1");
     }
 
@@ -48,6 +57,20 @@ impl Notifier {
     pub fn status(&self, text: &str) {
         let line = text.lines().next().unwrap_or_default();
         self.send(&format!("STATUS={line}"));
+    }
+
+    /// Sends the state of a gateway that goes on: a reload may end after the end has begun.
+    fn send_unless_stopping(&self, message: &str) {
+        let is_stopping = self.is_stopping();
+        if !*is_stopping {
+            self.send(message);
+        }
+    }
+
+    fn is_stopping(&self) -> MutexGuard<'_, bool> {
+        self.is_stopping
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send(&self, message: &str) {
@@ -102,6 +125,9 @@ mod tests {
         notifier.ready();
         notifier.reloading();
         notifier.stopping();
+        // A reload that ends now.
+        notifier.ready();
+        notifier.reloading();
         notifier.status("routes: 3\nREADY=1");
         let messages: Vec<String> = (0..4).map(|_| received(&manager)).collect();
         assert_eq!(

@@ -65,7 +65,7 @@ impl Disk for RealDisk {
 
 /// Returns the bytes of a regular file. Others may have no end, or wait for a writer; a shell passes
 /// its pipes by descriptor.
-fn contents(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn contents(path: &Path) -> io::Result<Vec<u8>> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
     let is_passed = path == Path::new("/dev/stdin") || path.starts_with("/dev/fd");
     if !is_passed && !std::fs::metadata(path)?.is_file() {

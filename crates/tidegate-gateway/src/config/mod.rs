@@ -41,6 +41,7 @@ mod whole;
 
 pub use explain::{Asked, explain};
 pub use file::{ConfigFile, VariableReader};
+pub(crate) use include::contents;
 pub use include::{Disk, RealDisk};
 pub use load::{Config, Loaded, Named, load};
 pub use mistake::{Mistake, Mistakes, Severity};

@@ -64,7 +64,11 @@ impl Gate {
 
     /// From this time on, the gateway itself ends connections.
     pub(crate) fn cut_after(&self, time: Duration) {
-        let at = self.now(0).saturating_add(as_nanos(time));
+        // The clock of another loop may be a little behind.
+        let at = match time.is_zero() {
+            true => 0,
+            false => self.now(0).saturating_add(as_nanos(time)),
+        };
         self.cut_at.fetch_min(at, Ordering::Relaxed);
     }
 

@@ -15,7 +15,8 @@
 //! | `stalls` | how often loops did not respond | |
 //! | `expiry` | reports certificates that expire | `operator` |
 //! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator`, `certificates` |
-//! | `run` | the command `run`: signals, reload, drain, the summary | `operation` |
+//! | `reloads` | reloads on a thread of their own, one at a time | |
+//! | `run` | the command `run`: signals, reload, drain, the summary | `operation`, `reloads` |
 
 mod admin_address;
 mod certificates;
@@ -28,6 +29,7 @@ mod metrics;
 mod operation;
 mod operator;
 mod properties;
+mod reloads;
 mod retired;
 mod run;
 mod stalls;

@@ -64,7 +64,6 @@ type Apply = Box<dyn FnOnce() + Send>;
 impl Operator {
     /// Reads the configuration again, and puts it in force.
     fn read_again(&self) -> Result<Vec<String>, String> {
-        let _one = locked(&self.reloading);
         let loaded = self.file.load()?;
         let Some(config) = loaded.config else {
             // What is wrong may be in a file that is new.
@@ -220,6 +219,7 @@ impl Controls for Operator {
 
     fn reload(&self) -> Result<Vec<String>, String> {
         let notifier = &self.parts.notifier;
+        let _one = locked(&self.reloading);
         notifier.reloading();
         let reloaded = self.read_again();
         notifier.ready();

@@ -6,6 +6,8 @@
 //! | SIGUSR1 | the file of the access log is opened again |
 //! | SIGTERM, SIGINT | announces the end, stops accepting, finishes requests, exits with 0 |
 //! | a second one | exits at once, with 1 |
+//!
+//! The thread that handles signals reads no file, so that none of them waits for a reload or a disk.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use tidegate_loop::signal::Received;
 
 use super::gateway::Summary;
 use super::operation::{Operation, OperationParts};
+use super::reloads::Reloads;
 use crate::config::ConfigFile;
 use crate::lines::{Lines, LinesEnd};
 use crate::notify::Notifier;
@@ -37,6 +40,8 @@ enum Event {
     Signal(Received),
     /// The files of the configuration have changed.
     Changed,
+    /// A reload has ended, with this to say.
+    Reloaded(String),
     /// The drain has ended.
     Drained(Option<Summary>),
 }
@@ -105,7 +110,7 @@ fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> Ended {
     };
     let notifier = Arc::clone(&parts.notifier);
     let operation = match Operation::start(file, parts) {
-        Ok(operation) => operation,
+        Ok(operation) => Arc::new(operation),
         Err(why) => {
             say(out, why.trim_end());
             return Ended::Failed;
@@ -122,8 +127,16 @@ fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> Ended {
             &format!("reload.watch: the files are not watched: {why}"),
         );
     }
+    let reloads = match reloads(&operation, &send) {
+        Ok(reloads) => reloads,
+        Err(why) => {
+            say(out, &format!("there is no thread for reloads: {why}"));
+            operation.cut();
+            return Ended::Failed;
+        }
+    };
     notifier.ready();
-    let ended = until_end(&operation, &events, &send, out);
+    let ended = until_end(&operation, &reloads, &events, &send, out);
     match ended {
         Ended::Drained(_) => operation.close(),
         Ended::Failed => operation.cut(),
@@ -168,9 +181,20 @@ fn parts() -> tidegate::Result<OperationParts> {
     })
 }
 
+/// Starts the thread of reloads. It sends what each has to say.
+fn reloads(operation: &Arc<Operation>, send: &Sender<Event>) -> std::io::Result<Reloads> {
+    let (operation, send) = (Arc::clone(operation), send.clone());
+    Reloads::start(move |origin| {
+        let said = reload(&operation, origin);
+        // Nobody receives it after the end.
+        let _ = send.send(Event::Reloaded(said));
+    })
+}
+
 /// Does what signals ask for, until the end.
 fn until_end(
     operation: &Operation,
+    reloads: &Reloads,
     events: &Receiver<Event>,
     send: &Sender<Event>,
     out: &mut dyn Write,
@@ -179,13 +203,14 @@ fn until_end(
     while let Ok(event) = events.recv() {
         match event {
             Event::Signal(received) if received.name() == "SIGHUP" => {
-                say(out, &reload(operation, received.name()));
+                ask(reloads, "SIGHUP", out);
             }
             Event::Signal(received) if received.name() == "SIGUSR1" => {
                 operation.reopen_log();
                 say(out, "the access log is opened again");
             }
-            Event::Changed => say(out, &reload(operation, "file change")),
+            Event::Changed => ask(reloads, "file change", out),
+            Event::Reloaded(said) => say(out, &said),
             Event::Signal(received) if draining => {
                 say(out, &format!("{received} again: ends at once"));
                 return Ended::Failed;
@@ -211,6 +236,13 @@ fn until_end(
         }
     }
     Ended::Drained(None)
+}
+
+/// Asks for a reload.
+fn ask(reloads: &Reloads, origin: &'static str, out: &mut dyn Write) {
+    if !reloads.ask(origin) {
+        say(out, "not reloaded: a reload has failed before; restart");
+    }
 }
 
 /// Reads the configuration again. Returns what to say about it.

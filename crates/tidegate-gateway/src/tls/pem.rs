@@ -1,6 +1,5 @@
 //! Certificates and keys in files.
 
-use std::fs;
 use std::path::Path;
 
 use tidegate::tls::rustls;
@@ -8,6 +7,8 @@ use tidegate::tls::rustls;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::config;
 
 /// Reads the certificates of a file.
 ///
@@ -48,10 +49,31 @@ pub(super) fn roots(path: &Path) -> Result<RootCertStore, String> {
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, String> {
-    fs::read(path).map_err(|why| wrong(path, why))
+    config::contents(path).map_err(|why| wrong(path, why))
 }
 
 /// Returns the message about a file that cannot be used.
 pub(super) fn wrong(path: &Path, why: impl ToString) -> String {
     format!("`{}` cannot be used: {}", path.display(), why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Files that cannot be read.
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let path = Path::new("/dev/null");
+        let all = [
+            certificates(path).unwrap_err(),
+            key(path).unwrap_err(),
+            roots(path).unwrap_err(),
+        ];
+        assert_eq!(
+            all,
+            ["`/dev/null` cannot be used: it is not a regular file"; 3]
+        );
+    }
 }

@@ -9,6 +9,7 @@ mod fails;
 mod fallbacks;
 mod faults;
 mod health;
+mod hung;
 mod identity;
 mod interim;
 mod late;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 
 use crate::*;
 
@@ -63,10 +63,15 @@ impl Program {
     }
 
     /// Replaces its file in one step: the program may look at it at any moment.
-    fn rewrite(&self, text: &str) {
+    pub(crate) fn rewrite(&self, text: &str) {
         let new = self.file.with_extension("new");
         std::fs::write(&new, text).unwrap();
         std::fs::rename(&new, &self.file).unwrap();
+    }
+
+    /// Returns its standard input, which is a pipe.
+    pub(crate) fn input(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
     }
 
     /// Returns the next line on standard error.

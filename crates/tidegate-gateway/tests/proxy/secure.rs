@@ -241,6 +241,22 @@ fn a_certificate_that_a_reload_cannot_use_is_a_message_with_its_place() {
     assert!(!why.contains("cannot listen"), "{why}");
 }
 
+/// A pipe, for example, may have no writer.
+#[test]
+fn a_certificate_that_is_not_a_regular_file_is_a_message() {
+    let files = Files::new("regular");
+    files.write("one", "one.example");
+    let world = World::new(&format!("{}{HELLO}", files.listener(&["one"])));
+    for file in ["one.key", "one.pem"] {
+        let path = files.0.join(file);
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        let why = world.operation.reload("SIGHUP").unwrap_err();
+        let expected = format!("{file}` cannot be used: it is not a regular file");
+        assert!(why.contains(&expected), "{why}");
+    }
+}
+
 /// A certificate that cannot be used is a message with its place, at `check` and at the start.
 #[test]
 fn a_certificate_that_is_missing_expired_or_of_another_key_is_a_message() {

@@ -1,0 +1,177 @@
+//! Reloads that wait for a disk: the program `tidegate run` does what signals ask for all the same.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{ChildStdin, Stdio};
+
+use crate::process::Program;
+use crate::*;
+
+/// A program whose configuration includes its standard input from now on. The test holds the other end:
+/// a reload waits until it is dropped.
+struct Hung {
+    program: Program,
+    /// Its first listener, and the one for operators.
+    addresses: [String; 2],
+    hold: ChildStdin,
+    manager: Manager,
+}
+
+/// The service manager, which the test plays.
+struct Manager(UnixDatagram, PathBuf);
+
+impl Manager {
+    fn new(name: &str) -> Self {
+        let path = format!("tidegate-manager-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(path);
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(socket, path)
+    }
+
+    fn received(&self) -> String {
+        let mut message = [0; 64];
+        let length = self.0.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    }
+
+    /// Returns `true` if there is no further message.
+    fn is_empty(&self) -> bool {
+        self.0.set_nonblocking(true).unwrap();
+        self.0.recv(&mut [0]).is_err()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.1);
+    }
+}
+
+impl Hung {
+    fn new(name: &str, drain: &str) -> Self {
+        let text = format!(
+            "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = {{ at = \"127.0.0.1:0\", token = \"${{TOKEN}}\" }}\n\
+             [reload]\nwatch = false\n[drain]\n{drain}\n[route.r]\nrespond = 200\n"
+        );
+        let manager = Manager::new(name);
+        let mut program = Program::start_with(name, &text, |command| {
+            command.env("NOTIFY_SOCKET", &manager.1);
+            command.env("TOKEN", "full-token").stdin(Stdio::piped());
+        });
+        let address = program.address();
+        let admin = program.line();
+        let admin = admin.strip_prefix("admin listens on ").unwrap().to_owned();
+        assert_eq!(manager.received(), "READY=1");
+        program.rewrite(&format!("include = \"/dev/stdin\"\n{text}"));
+        Self {
+            hold: program.input(),
+            addresses: [address, admin],
+            program,
+            manager,
+        }
+    }
+
+    /// Begins a reload that waits.
+    fn hang_up(&mut self) {
+        self.program.signal("HUP");
+        assert_eq!(self.manager.received(), "RELOADING=1");
+    }
+
+    fn terminate(&mut self, says: &str) {
+        self.program.signal("TERM");
+        let line = self.program.line();
+        assert!(line.contains(says), "{line}");
+    }
+
+    /// Returns the lines up to the one that begins so.
+    fn lines_up_to(&mut self, start: &str) -> String {
+        let mut said = String::new();
+        loop {
+            let line = self.program.line();
+            said = format!("{said}{line}\n");
+            if line.starts_with(start) {
+                return said;
+            }
+            assert!(!line.is_empty(), "the program has ended: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_reload_that_waits_for_a_disk_does_not_delay_the_end() {
+    let mut hung = Hung::new("hung", "announce = \"0s\"");
+    hung.hang_up();
+    hung.program.signal("HUP");
+    hung.terminate("announces the end");
+    assert_eq!(hung.manager.received(), "STOPPING=1");
+    hung.lines_up_to("ended; ");
+    assert_eq!(hung.program.status(), Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_at_once_while_a_reload_waits() {
+    let mut hung = Hung::new("hung-twice", "announce = \"60s\"");
+    hung.hang_up();
+    hung.terminate("announces the end");
+    hung.terminate("again: ends at once");
+    assert_eq!(hung.program.status(), Some(1));
+}
+
+#[test]
+fn a_reload_of_an_operator_that_waits_does_not_delay_the_end() {
+    let mut hung = Hung::new("hung-api", "announce = \"0s\"");
+    let mut operator = Peer::new(TcpStream::connect(&hung.addresses[1]).unwrap());
+    operator.write(
+        "POST /api/reload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer full-token\r\n\
+         Content-Length: 0\r\n\r\n",
+    );
+    assert_eq!(hung.manager.received(), "RELOADING=1");
+    hung.terminate("announces the end");
+    hung.lines_up_to("ended; ");
+    assert_eq!(hung.program.status(), Some(0));
+}
+
+/// Also, the service manager does not learn that the program is ready, after it has learned of the end.
+#[test]
+fn a_reload_that_ends_after_the_drain_has_begun_changes_nothing() {
+    let mut hung = Hung::new("hung-late", "announce = \"60s\"");
+    hung.hang_up();
+    hung.terminate("announces the end");
+    assert_eq!(hung.manager.received(), "STOPPING=1");
+    hung.hold
+        .write_all(b"[route.new]\npath = \"/new\"\nrespond = 201\n")
+        .unwrap();
+    drop(hung.hold);
+    let mut said = String::new();
+    while !said.contains("not reloaded: the old configuration stays") {
+        let line = hung.program.line();
+        assert!(!line.is_empty(), "the program has ended: {said}");
+        said.push_str(&line);
+    }
+    assert!(said.contains("the gateway is ending"), "{said}");
+    let mut client = Peer::new(TcpStream::connect(&hung.addresses[0]).unwrap());
+    client.write(&GET.replace("/a", "/new"));
+    assert_eq!(client.message().status(), "200");
+    hung.program.signal("TERM");
+    assert_eq!(hung.program.status(), Some(1));
+    assert!(hung.manager.is_empty());
+}
+
+#[test]
+fn a_reload_goes_on_when_the_disk_responds() {
+    let mut hung = Hung::new("hung-on", "announce = \"0s\"");
+    hung.hang_up();
+    hung.program.signal("USR1");
+    assert_eq!(hung.program.line(), "the access log is opened again");
+    hung.hold
+        .write_all(b"[route.new]\npath = \"/new\"\nrespond = 201\n")
+        .unwrap();
+    drop(hung.hold);
+    assert_eq!(hung.program.line(), "reloaded");
+    assert_eq!(hung.manager.received(), "READY=1");
+    let mut client = Peer::new(TcpStream::connect(&hung.addresses[0]).unwrap());
+    client.write(&GET.replace("/a", "/new"));
+    assert_eq!(client.message().status(), "201");
+    hung.program.end();
+}
