@@ -11,6 +11,7 @@ use tidegate::promise::Completion;
 
 use super::changes::{Changes, Ground, label};
 use super::error::StartError;
+use super::held::Held;
 use super::listener::{Listening, NewCertificates, Prepared};
 use super::retired::Retired;
 use crate::admin::UpstreamReport;
@@ -63,7 +64,26 @@ pub struct Gateway {
     is_ending: AtomicBool,
     /// One reload at a time. It is held for long, unlike the state.
     reloading: Mutex<()>,
+    held: Held,
     state: Mutex<State>,
+}
+
+/// A reload that is put in force. At its end, the drains begin that were asked for meanwhile.
+struct InForce<'a>(&'a Gateway);
+
+impl Drop for InForce<'_> {
+    fn drop(&mut self) {
+        let state = self.0.lock();
+        let waiting = self.0.held.release().into_iter();
+        let begun: Vec<_> = waiting
+            .map(|one| (state.drain(one.announce, one.deadline), one))
+            .collect();
+        // What waits for the end of a drain may use the gateway.
+        drop(state);
+        begun
+            .into_iter()
+            .for_each(|(drained, one)| one.begun(drained));
+    }
 }
 
 #[derive(Clone)]
@@ -73,6 +93,29 @@ struct State {
     /// Listeners that accept no more, because they were replaced or removed. Their connections end
     /// under the old configuration.
     retired: Vec<Retired>,
+}
+
+impl State {
+    /// Drains all listeners.
+    fn drain(&self, announce: Duration, deadline: Duration) -> Completion<Summary> {
+        let open = self.listening.iter().map(|open| &open.server);
+        let retired = self.retired.iter().map(|old| &old.server);
+        let drains: Vec<_> = open
+            .chain(retired)
+            .map(|server| match announce.is_zero() {
+                true => server.drain(deadline),
+                false => server.drain_after(announce, deadline),
+            })
+            .collect();
+        Completion::all(drains).map(|reports| {
+            let mut summary = Summary::default();
+            for report in reports {
+                summary.open += report.open;
+                summary.cut += report.closed_at_deadline.len() + report.still_running;
+            }
+            summary
+        })
+    }
 }
 
 /// What a drain has found.
@@ -136,6 +179,7 @@ impl Gateway {
             parts,
             is_ending: AtomicBool::new(false),
             reloading: Mutex::default(),
+            held: Held::default(),
             state: Mutex::new(State {
                 live,
                 listening,
@@ -167,11 +211,14 @@ impl Gateway {
             .listening
             .into_iter()
             .partition(|open| changes.keeps(open));
+        // It is dropped after the lock.
+        let _in_force = InForce(self);
         let mut state = self.lock();
         if self.is_ending.load(Ordering::Relaxed) {
             drop(state);
             return Err(self.undo(changes, StartError::Ending));
         }
+        self.held.hold();
         state.listening = open;
         state.listening.append(&mut changes.added);
         state.live = Arc::clone(&live);
@@ -182,7 +229,7 @@ impl Gateway {
         certificates.for_each(NewCertificates::apply);
         self.lives.replace(&live);
         live.begin();
-        self.retire(changes.accept_last(&live.config, self.ground()));
+        self.retire(&changes.accept_last(&live.config, self.ground()));
         // Their idle connections end now, the others when their requests and tunnels have ended.
         close_all(&removed, Duration::MAX);
         let changed = changes.changed.into_iter();
@@ -211,16 +258,8 @@ impl Gateway {
     }
 
     /// Keeps listeners that accept no more.
-    fn retire(&self, last: Vec<Arc<Listening>>) {
-        let mut state = self.lock();
-        state.retired.extend(last.iter().map(Retired::new));
-        let deadline = state.live.config.drain.deadline;
-        // A drain that has begun meanwhile does not know them.
-        let is_ending = self.is_ending.load(Ordering::Relaxed);
-        drop(state);
-        if is_ending {
-            close_all(&last, deadline);
-        }
+    fn retire(&self, last: &[Arc<Listening>]) {
+        self.lock().retired.extend(last.iter().map(Retired::new));
     }
 
     /// Puts a listener in the place of an old one, whose connections stay.
@@ -241,7 +280,7 @@ impl Gateway {
         state.retired.push(Retired::new(old));
         let deadline = state.live.config.drain.deadline;
         // A drain that has begun meanwhile does not know it.
-        let is_ending = self.is_ending.load(Ordering::Relaxed);
+        let is_ending = self.is_ending.load(Ordering::Relaxed) && !self.held.is_held();
         drop(state);
         let open = opened?;
         if is_ending {
@@ -297,31 +336,16 @@ impl Gateway {
 
     /// Announces the end, and stops accepting after `announce`. Requests in flight may take until
     /// `deadline` after that; idle connections end at once. Until the announcement is over, each
-    /// response ends its connection.
+    /// response ends its connection. A reload that is being put in force ends before; the gateway is not
+    /// ready meanwhile.
     pub fn drain(&self, announce: Duration, deadline: Duration) -> Completion<Summary> {
         let state = self.lock();
         // Under the lock, so that no reload opens a listener after this.
         self.is_ending.store(true, Ordering::Relaxed);
         let gate = self.lives.gate();
         gate.cut_after(announce.saturating_add(deadline));
-        let open = state.listening.iter().map(|open| &open.server);
-        let retired = state.retired.iter().map(|old| &old.server);
-        let drains: Vec<_> = open
-            .chain(retired)
-            .map(|server| match announce.is_zero() {
-                true => server.drain(deadline),
-                false => server.drain_after(announce, deadline),
-            })
-            .collect();
-        drop(state);
-        Completion::all(drains).map(|reports| {
-            let mut summary = Summary::default();
-            for report in reports {
-                summary.open += report.open;
-                summary.cut += report.closed_at_deadline.len() + report.still_running;
-            }
-            summary
-        })
+        let held = self.held.wait(announce, deadline);
+        held.unwrap_or_else(|| state.drain(announce, deadline))
     }
 
     /// Notes that the gateway itself ends the connections that are open now.

@@ -7,7 +7,8 @@
 //! | `listener` | a listener with its limits | `error` |
 //! | `retired` | listeners that a reload has replaced or removed | `listener` |
 //! | `changes` | which listeners a reload keeps, changes and opens | `listener` |
-//! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `changes`, `retired` |
+//! | `held` | drains that wait until a reload is in force | |
+//! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `changes`, `retired`, `held` |
 //! | `metrics` | the metrics of listeners and servers | `gateway` |
 //! | `admin_address` | which listeners the one for operators blocks | `error` |
 //! | `properties` | the properties of routes that a reload removes | |
@@ -24,6 +25,7 @@ mod changes;
 mod error;
 mod expiry;
 mod gateway;
+mod held;
 mod listener;
 mod metrics;
 mod operation;

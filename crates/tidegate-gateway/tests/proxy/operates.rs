@@ -323,6 +323,41 @@ fn operators_get_an_answer_while_the_loop_of_requests_is_busy() {
 }
 
 #[test]
+fn a_drain_during_a_reload_announces_the_end_on_its_new_listeners() {
+    let world = World::new("[route.r]\nrespond = 200\n[drain]\nannounce = \"5s\"\n");
+    let new = "[upstream.back]\nservers = [\"127.0.0.1:1\"]\n[route.shop]\npath = \"/shop\"\n\
+               upstream = \"back\"\n[route.r]\nrespond = 201\n[drain]\nannounce = \"5s\"\n";
+    let changed = "http = { at = \"127.0.0.1:0\", limits = { head_time = \"5s\" } }";
+    let new = operated(new).replace("http = \"127.0.0.1:0\"", changed);
+    world.files.write("/tidegate.toml", &new);
+    let (free, busy) = channel::<()>();
+    let task = world.parts.group.loops().next().submit(move || busy.recv());
+    let drained = std::thread::scope(|scope| {
+        let reload = scope.spawn(|| world.operation.reload("SIGHUP"));
+        let gateway = world.operation.gateway();
+        // It waits for the loop, to move the socket.
+        tidegate_testkit::until("it is in force", || !gateway.upstreams().is_empty());
+        let drained = world.operation.drain();
+        assert_eq!(world.get("/ready").status(), "503");
+        drop(free);
+        reload.join().unwrap().unwrap();
+        drained
+    });
+    task.unwrap().wait().unwrap().unwrap_err();
+    let response = world.send(GET).message();
+    assert_eq!(
+        (response.status(), response.field("connection")),
+        ("201", Some("close"))
+    );
+    assert!(!drained.is_done());
+    tidegate_testkit::until("the drain ends", || {
+        world.clock.advance(Duration::from_secs(1));
+        drained.is_done()
+    });
+    assert!(TcpStream::connect(world.address("http")).is_err());
+}
+
+#[test]
 fn the_listener_for_operators_can_be_a_unix_socket() {
     let path = std::env::temp_dir().join(format!("tidegate-admin-{}.sock", std::process::id()));
     let at = format!("at = \"unix:{}\"", path.display());
