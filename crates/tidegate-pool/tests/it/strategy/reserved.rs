@@ -160,6 +160,10 @@ impl Producer for StopsIt {
 
 #[test]
 fn a_monitor_that_stops_before_a_loan_is_not_counted_on() {
+    if tidegate_core::internal::usable_cpus() == 1 {
+        // The strategy does not read the backlog then, which is the moment that this test needs.
+        return;
+    }
     for threads in [0, 1] {
         let (ticker, _steps) = Ticker::manual();
         let monitor = Monitor::builder("test").ticker(ticker).build().unwrap();
@@ -182,13 +186,9 @@ fn a_monitor_that_stops_before_a_loan_is_not_counted_on() {
         assert_eq!(source.ran.count(), 2);
         assert!(executor.unhandled.is_empty(), "{:?}", executor.unhandled);
         let counts = strategy.metrics();
-        if monitor.is_running() {
-            // With a single processor the strategy does not read the backlog.
-            assert_eq!(tidegate_core::internal::usable_cpus(), 1);
-        } else {
-            let expected = (0, threads as u64, 1 - threads as u64);
-            assert_eq!((counts.lent, counts.epc, counts.pec), expected);
-        }
+        assert!(!monitor.is_running());
+        let expected = (0, threads as u64, 1 - threads as u64);
+        assert_eq!((counts.lent, counts.epc, counts.pec), expected);
     }
 }
 
