@@ -222,6 +222,25 @@ fn a_drain_ends_connections_with_a_notice() {
 }
 
 #[test]
+fn a_client_of_http_1_0_does_not_take_a_part_for_the_whole() {
+    let (group, authority) = (group(), Authority::new());
+    let server = HttpServer::builder(&group)
+        .tls(authority.server())
+        .serve("127.0.0.1:0", |_, response| {
+            let mut stream = response.stream();
+            stream.write("part");
+            drop(stream);
+        })
+        .wait()
+        .unwrap();
+    let mut client = authority.connect(server.local_addr());
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    // With a `close_notify`, the part would be the whole.
+    let why = client.stream.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[test]
 fn a_client_that_goes_on_sending_gets_the_last_response() {
     let (group, authority) = (group(), Authority::new());
     let server = serve(HttpServer::builder(&group).tls(authority.server()));

@@ -129,8 +129,9 @@ impl Channel {
     }
 
     /// Closes the channel and resets its connection: the peer reads an error instead of the end.
-    /// Data that is not sent is lost, including data that the operating system holds. On a
-    /// transport without resets this is [`Channel::close`].
+    /// Data that is not sent is lost, including data that the operating system holds. Handlers cannot
+    /// hold the close back, and what they write because of it is not sent: TLS sends no `close_notify`.
+    /// On a transport without resets the peer reads the end.
     pub fn abort(&self) -> SharedCompletion<()> {
         let closed = self.closed();
         self.post(ChannelRequest::Abort);

@@ -59,10 +59,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 cause.get_or_insert(Failure::new(why));
                 self.force_close(io_context);
             }
-            ChannelRequest::Abort => {
-                self.transport.reset_on_close();
-                self.pipeline.out(OutOp::Close);
-            }
+            ChannelRequest::Abort => self.abort(io_context),
             ChannelRequest::Cause(why) => {
                 self.pipeline.io_mut().close_cause.get_or_insert(why);
             }
@@ -122,6 +119,15 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.carry_out(io_context);
         let cause = self.pipeline.io().close_cause.clone();
         self.close(cause, io_context);
+    }
+
+    /// Closes the channel and resets its connection. What was flushed before is sent as far as the socket
+    /// takes it. What handlers write because of the close is not: with the `close_notify` of TLS, the peer
+    /// would take a part for the whole.
+    fn abort(&mut self, io_context: &mut IoContext) {
+        self.carry_out(io_context);
+        self.set(Flags::ABORTED);
+        self.force_close(io_context);
     }
 
     /// Passes a message to the handlers as a whole read.

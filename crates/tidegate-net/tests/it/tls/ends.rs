@@ -128,6 +128,21 @@ fn an_end_without_a_close_notify_is_an_error() {
 }
 
 #[test]
+fn a_channel_that_is_aborted_sends_no_close_notify() {
+    let mut pair = Pair::joined(&Authority::new());
+    pair.server.channel().write_and_flush("a part");
+    drop(pair.server.channel().abort());
+    pair.server.run();
+    assert!(!pair.server.is_open());
+    let back = pair.server.sent();
+    pair.client.receive(back);
+    assert_eq!(whole(&mut pair.client), "a part", "it was flushed before");
+    assert!(pair.client.is_open(), "no `close_notify` was sent");
+    pair.client.end_input();
+    assert!(matches!(only_error(&mut pair.client), TlsError::Truncated));
+}
+
+#[test]
 fn a_broken_record_ends_the_connection() {
     let mut pair = Pair::joined(&Authority::new());
     pair.client.channel().write_and_flush("hello");
