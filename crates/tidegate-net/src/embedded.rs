@@ -223,6 +223,12 @@ impl EmbeddedChannel {
         self.deliver(Readiness::WRITE);
     }
 
+    /// Makes the socket hold `bytes` of those that it has accepted: the peer has not acknowledged them.
+    #[doc(hidden)]
+    pub fn set_held(&self, bytes: u64) {
+        self.test_transport.lock().held = Some(bytes);
+    }
+
     /// Removes and returns the errors that no handler took.
     pub fn errors(&mut self) -> Vec<Failure> {
         std::mem::take(&mut self.record().errors)

@@ -118,6 +118,6 @@ pub use self::sys::Readiness;
 /// Items for the other crates of this workspace only. Unstable: they change without notice.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::channel::{HeldInput, StreamRoom};
+    pub use crate::channel::{HeldInput, PeerProgress, StreamRoom};
     pub use crate::group::{ChannelPlacement, ChannelPlacer};
 }

@@ -91,8 +91,10 @@ impl Limits {
     }
 
     /// Sets how long a client may take no byte of a response (30 s by default). The connection is
-    /// then closed. For what the operating system has taken to send it, the same limit is set as
-    /// [`tcp_user_timeout`](tidegate_net::ChannelOptions::tcp_user_timeout), where there is one.
+    /// then reset. This is looked at in steps of the same time, so the client is cut after at most twice
+    /// the time. On Linux, what the client's system acknowledges counts: a full one does so in steps, a
+    /// sixteenth of its memory or more. Elsewhere, and for Unix sockets, what the own system takes
+    /// counts. Those steps are larger: a client that reads less than some 100 KB/s needs a longer time.
     pub fn send_time(mut self, after: Duration) -> Self {
         self.send_time = after;
         self

@@ -353,14 +353,7 @@ impl<P: ChannelPlacement> HttpServerBuilder<P> {
         let counters = Counters::new(names, TypeId::of::<P>() != TypeId::of::<Roaming>());
         let shared = ServerShared::new(self.limits, wall, counters);
         let (of_connections, front) = (Arc::clone(&shared), self.front);
-        let send_time = self.limits.send_time;
-        let net = self.net.map_options(|options| ChannelOptions {
-            // A response may fit into the memory of the operating system: then only that knows whether
-            // the client takes it.
-            tcp_user_timeout: options.tcp_user_timeout.or(Some(send_time)),
-            ..options
-        });
-        let net = net.pipeline(move |pipeline| {
+        let net = self.net.pipeline(move |pipeline| {
             let pipeline = front.iter().fold(pipeline, |pipeline, add| add(pipeline));
             let connection = Connection::new(service(), Arc::clone(&of_connections));
             let handler = HttpHandler::<S, M>::new(connection);

@@ -18,6 +18,7 @@ use super::deadlines::Deadlines;
 use super::event::OutOp;
 use super::handle::Channel;
 use super::options::ChannelOptions;
+use super::peer_progress::PeerProgress;
 use super::shared::Shared;
 use super::state::{Flags, Output, RequestedEnd, State};
 use super::timers;
@@ -44,6 +45,8 @@ const UNCALM: Flags = Flags::DIPPED
 #[derive(Debug, Default)]
 pub(super) struct Rare {
     pub(super) deadlines: Deadlines,
+    /// What the peer had acknowledged when deadlines were last due, where that is known.
+    pub(super) peer_progress: Option<PeerProgress>,
     /// What a test inspects, if the channel has no socket.
     record: Option<Arc<Mutex<Record>>>,
 }
@@ -119,6 +122,19 @@ impl ChannelIo {
         if let Some(mut record) = self.recorded() {
             record.inbound.push_back(msg);
         }
+    }
+
+    pub(crate) fn peer_progress(&self) -> Option<PeerProgress> {
+        self.rare.as_ref()?.peer_progress
+    }
+
+    /// Records that the operating system holds `held` bytes, where it says so.
+    pub(crate) fn record_held(&mut self, held: Option<u64>) {
+        let sent = self.queue.written();
+        self.rare.get_or_insert_default().peer_progress = held.map(|held| PeerProgress {
+            acknowledged: sent.saturating_sub(held),
+            held,
+        });
     }
 
     pub(crate) fn channel(&self) -> Channel {

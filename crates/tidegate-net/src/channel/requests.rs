@@ -183,7 +183,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Delivers the deadlines that are due, and sets the timer for the next.
     fn check_deadlines(&mut self, io_context: &mut IoContext) {
-        for due in self.pipeline.io().due_deadlines() {
+        let all_due = self.pipeline.io().due_deadlines();
+        if !all_due.is_empty() {
+            let held = self.transport.unacknowledged();
+            self.pipeline.io_mut().record_held(held);
+        }
+        for due in all_due {
             if self.pipeline.io_mut().take_deadline(due) {
                 let (handler, event) = due.event();
                 self.pipeline.own(handler, event);

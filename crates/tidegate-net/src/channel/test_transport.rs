@@ -24,6 +24,8 @@ pub(crate) struct WireState {
     pub(crate) calls: usize,
     /// Bytes that it still accepts; `None` means any number.
     pub(crate) room: Option<usize>,
+    /// Bytes that it has accepted and the peer has not acknowledged; `None` means not known.
+    pub(crate) held: Option<u64>,
     pub(crate) output_shut: bool,
     channel: Option<Weak<SignalBlock<Shared>>>,
 }

@@ -143,6 +143,16 @@ impl Transport {
         }
     }
 
+    /// Returns how many bytes the operating system has taken that the peer has not acknowledged, where it
+    /// says so.
+    pub(crate) fn unacknowledged(&self) -> Option<u64> {
+        match self {
+            Self::Tcp(stream) => SocketOptions::of(&**stream).unacknowledged(),
+            Self::Embedded(test_transport) => test_transport.lock().held,
+            _ => None,
+        }
+    }
+
     /// Returns the pending error of the socket, if there is one.
     pub(crate) fn take_error(&self) -> Option<io::Error> {
         match self {

@@ -12,8 +12,8 @@ use super::pipeline_state::PipelineState;
 use super::stack::Action;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{
-    Channel, ChannelOptions, ChannelRequest, Flags, InEvent, OutOp, Shared, UserEvent, mask,
-    refuse_write, ring_timer,
+    Channel, ChannelOptions, ChannelRequest, Flags, InEvent, OutOp, PeerProgress, Shared,
+    UserEvent, mask, refuse_write, ring_timer,
 };
 use crate::errors::NetError;
 use crate::message::{AnyMessage, Kind, Msg};
@@ -111,6 +111,13 @@ impl HandlerContext<'_> {
     /// opened.
     pub fn sent_bytes(&self) -> u64 {
         self.parts.io.queue.written()
+    }
+
+    /// Returns the progress of the peer, for the deadline of a handler. Returns `None` where it is not
+    /// known: for sockets other than TCP, and on systems other than Linux.
+    #[doc(hidden)]
+    pub fn peer_progress(&self) -> Option<PeerProgress> {
+        self.parts.io.peer_progress()
     }
 
     /// Returns `true` if data is waiting to be sent, or a file of which a handler sends the rest.

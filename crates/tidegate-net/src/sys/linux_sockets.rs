@@ -137,6 +137,15 @@ impl<'a> SocketOptions<'a> {
         self.set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &millis)
     }
 
+    /// Returns how many bytes the peer has not acknowledged. Only for TCP.
+    pub(crate) fn unacknowledged(&self) -> Option<u64> {
+        let (socket, mut count) = (self.0.as_raw_fd(), 0 as c_int);
+        // SAFETY: the socket is borrowed, and the kernel writes a number of this type. The call has the
+        // same number for sockets as for terminals.
+        check(unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut count) }).ok()?;
+        u64::try_from(count).ok()
+    }
+
     /// Probes an idle peer.
     pub(crate) fn set_keep_alive(&self) -> io::Result<()> {
         self.set(libc::SOL_SOCKET, libc::SO_KEEPALIVE, &ON)

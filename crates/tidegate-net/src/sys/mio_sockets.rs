@@ -131,6 +131,11 @@ impl<'a> SocketOptions<'a> {
         self.0.set_tcp_user_timeout(Some(timeout))
     }
 
+    /// Returns how many bytes the peer has not acknowledged, which is not known here.
+    pub(crate) fn unacknowledged(&self) -> Option<u64> {
+        None
+    }
+
     /// Probes an idle peer.
     pub(crate) fn set_keep_alive(&self) -> io::Result<()> {
         self.0.set_keepalive(true)

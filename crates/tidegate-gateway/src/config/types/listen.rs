@@ -64,7 +64,8 @@ settings! {
         head_time: Duration = Duration::from_secs(10),
         /// How long a body may make no progress. The request then gets status 408.
         body_time: Duration = Duration::from_secs(30),
-        /// How long a client may take no byte of a response.
+        /// How long a client may take no byte of a response. It is looked at in steps of this time, so the
+        /// client is cut after at most twice of it.
         send_time: Duration = Duration::from_secs(30),
         /// How long a connection may wait for its next request.
         idle: Duration = Duration::from_secs(75),

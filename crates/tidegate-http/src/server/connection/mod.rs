@@ -125,6 +125,9 @@ pub(crate) struct Connection<S> {
     checks_at: u64,
     /// How many bytes were sent when the progress was last checked.
     sent: u64,
+    /// What the client had acknowledged when it was last seen to take something, and when that was. `None`
+    /// if nothing was left to acknowledge.
+    taken: Option<(u64, u64)>,
     /// How much of a streamed response may be on its way.
     window: Window,
 }
@@ -168,6 +171,7 @@ impl<S: Service> Connection<S> {
             since: 0,
             checks_at: 0,
             sent: 0,
+            taken: None,
             window: Window::new(),
         }
     }

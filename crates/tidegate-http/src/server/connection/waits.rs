@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::internal::{as_nanos, contain};
-use tidegate_net::internal::StreamRoom;
+use tidegate_net::internal::{PeerProgress, StreamRoom};
 
 use super::{Connection, Phase};
 use crate::codec::{RefusalReason, RequestDecoder};
@@ -198,28 +198,52 @@ impl<S: Service> Connection<S> {
     /// enough.
     fn check_progress<'a>(&mut self, wire: &mut impl Wire<'a>) {
         let limits = self.shared.limits;
-        let before = std::mem::replace(&mut self.sent, wire.sent_bytes());
-        let unsent = wire.has_unsent();
-        self.unsent = unsent;
-        if self.waits == Waits::Response && !unsent || unsent && before != self.sent {
-            // The service has its time. A client that takes something, too.
-            self.since = self.now;
-        }
+        let unread = self.look_at_reader(wire);
         let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
-        let left = match self.waits {
-            _ if unsent && waited >= limits.send_time => return self.cut_slow_reader(wire),
-            _ if unsent => self.limit().min(limits.send_time.saturating_sub(waited)),
-            Waits::Idle if waited >= limits.idle => {
+        let left = match (self.waits, unread) {
+            (_, Some(idle)) if idle >= limits.send_time => return self.cut_slow_reader(wire),
+            (_, Some(idle)) => self.limit().min(limits.send_time.saturating_sub(idle)),
+            (Waits::Idle, None) if waited >= limits.idle => {
                 self.phase = Phase::Lingering;
                 return wire.close_when_flushed();
             }
-            Waits::Idle => self.limit().min(limits.idle.saturating_sub(waited)),
-            Waits::End if waited >= limits.linger => return wire.close(),
-            Waits::End => limits.linger.saturating_sub(waited),
+            (Waits::Idle, None) => self.limit().min(limits.idle.saturating_sub(waited)),
+            (Waits::End, None) if waited >= limits.linger => return wire.close(),
+            (Waits::End, None) => limits.linger.saturating_sub(waited),
             _ => self.limit(),
         };
         let response = self.response_left().unwrap_or(Duration::MAX);
         self.check_after(left.min(response), wire);
+    }
+
+    /// Returns for how long the client has taken nothing, if there is something to take. A client that
+    /// takes something has its time from now, and so has the service.
+    fn look_at_reader<'a>(&mut self, wire: &mut impl Wire<'a>) -> Option<Duration> {
+        let before = std::mem::replace(&mut self.sent, wire.sent_bytes());
+        self.unsent = wire.has_unsent();
+        let progress = wire.peer_progress();
+        // The end has its own time for what the system holds.
+        let is_held = progress.is_some_and(|one| one.held > 0) && self.waits != Waits::End;
+        let is_pending = self.unsent || is_held;
+        let since = match progress {
+            Some(progress) => self.taken_since(progress),
+            None if before != self.sent => self.now,
+            None => self.since,
+        };
+        if is_pending && since == self.now || self.waits == Waits::Response && !is_pending {
+            self.since = self.now;
+        }
+        is_pending.then(|| Duration::from_nanos(self.now.saturating_sub(since)))
+    }
+
+    /// Returns when the client was last seen to take something.
+    fn taken_since(&mut self, progress: PeerProgress) -> u64 {
+        let known = self
+            .taken
+            .filter(|(taken, _)| progress.held > 0 && *taken == progress.acknowledged);
+        let (taken, since) = known.unwrap_or((progress.acknowledged, self.now));
+        self.taken = (progress.held > 0).then_some((taken, since));
+        since
     }
 
     /// Ends the connection of a client that takes nothing.

@@ -80,6 +80,36 @@ fn a_client_that_takes_nothing_is_cut() {
 }
 
 #[test]
+fn a_client_that_reads_slowly_but_steadily_is_not_cut() {
+    let mut client = Client::new(|_, response| response.body(vec![0; 1 << 20]));
+    client.socket.set_room(Some(100_000));
+    client.socket.receive(get("/a"));
+    client.socket.run();
+    // The system takes no more until much of what it holds is taken.
+    for held in (50_000..100_000).rev().step_by(5000) {
+        client.socket.set_held(held);
+        client.advance(Duration::from_secs(31));
+        assert!(client.is_open(), "{held} bytes are left");
+    }
+    client.advance(Duration::from_secs(31));
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().slow_readers, 1);
+}
+
+#[test]
+fn a_client_that_leaves_its_response_to_the_system_is_cut() {
+    let mut client = Client::new(echo);
+    assert_eq!(client.send(get("/a")), ok("GET /a"));
+    // Sent just before the first look, so it is no sign of a slow client.
+    client.socket.set_held(20);
+    client.advance(Duration::from_secs(31));
+    assert!(client.is_open());
+    client.advance(Duration::from_secs(31));
+    assert!(!client.is_open());
+    assert_eq!(client.metrics().slow_readers, 1);
+}
+
+#[test]
 fn sizes_are_limited() {
     let long = "x".repeat(9000);
     let fields: String = (0..101).map(|n| format!("a{n}: b\r\n")).collect();
