@@ -49,7 +49,12 @@ pub fn target_dir(root: &Path, name: &str) -> PathBuf {
 /// that are not part of it. `.ci/peers` uses the same place.
 #[must_use]
 pub fn cache_dir(name: &str) -> PathBuf {
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
-    let caches = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    caches.or_else(home).unwrap_or_default().join(name)
+    let set = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let home = || set("HOME").map(|home| home.join(".cache"));
+    let caches = set("XDG_CACHE_HOME").or_else(home);
+    caches.unwrap_or_else(std::env::temp_dir).join(name)
 }

@@ -95,6 +95,8 @@ impl Limits {
     /// the time. On Linux, what the client's system acknowledges counts: a full one does so in steps, a
     /// sixteenth of its memory or more. Elsewhere, and for Unix sockets, what the own system takes
     /// counts. Those steps are larger: a client that reads less than some 100 KB/s needs a longer time.
+    /// What the own system holds when the connection has ended is left to it;
+    /// [`tcp_user_timeout`](tidegate_net::ChannelOptions::tcp_user_timeout) limits that, too.
     pub fn send_time(mut self, after: Duration) -> Self {
         self.send_time = after;
         self

@@ -154,7 +154,8 @@ impl Entry {
 
     /// Leaves this much out of the time of the call, because its caller has used it: out of the
     /// latency, the slow calls of the breaker and the sample of the adaptive limit. The deadline
-    /// stays. Has no effect on a call that its timer ends.
+    /// stays. Has no effect on a call that its timer ends. For holders that give a verdict: an error of
+    /// the call would name the shorter time.
     #[doc(hidden)]
     pub fn leave_out(&mut self, used: Duration) {
         if let Some(call) = &mut self.call {
@@ -234,20 +235,8 @@ impl Entry {
     /// assert_eq!(prices.snapshot().totals[Event::Cancelled], 1);
     /// # Ok::<(), tidegate_isolate::ConfigError>(())
     /// ```
-    pub fn abandon(self) {
-        let (state, call) = (&*self.state, self.call());
-        if self.word.report(|| call.flight.finish()) != Some(true) {
-            return;
-        }
-        let now = state.now();
-        let token = call.flight.token();
-        token.cancel_without_hooks();
-        let ended = match self.end_of_unfinished(call, now) {
-            Ended::Cancelled => Ended::Abandoned,
-            late => late,
-        };
-        self.report_outcome(call, ended, now);
-        token.run_hooks_to(&state.key, &state.plugins.unhandled);
+    pub fn abandon(mut self) {
+        self.let_go(Ended::Abandoned);
     }
 
     /// Ends the call with a verdict and gives the permit back.
@@ -464,10 +453,34 @@ impl Entry {
         call.ended_late()
     }
 
-    /// Gives back the permit of a call whose entry was dropped without a report, and reports the
-    /// call, unless the timer has.
+    /// Gives the permit back. A call without a report ended like `unreported`.
+    #[inline]
+    fn let_go(&mut self, unreported: Ended) {
+        let Some(call) = self.call.take() else {
+            return;
+        };
+        if self.is_listening || self.watch.is_some() {
+            call.flight.clear_listener();
+        }
+        let state = &*self.state;
+        if self.word.is_reported() {
+            state.gate.give_back(|| state.now());
+        } else {
+            self.end_unreported(&call, unreported);
+        }
+        if call.flight.word().is_idle() {
+            call.flight.clear_entry();
+        } else {
+            // The call was ended by the timer or by `cancel`.
+            state.gate.overstaying.end(call.flight.address());
+        }
+        state.alarms.keep_flight(call.flight);
+    }
+
+    /// Gives back the permit of a call that ends without a report, and reports the call, unless the
+    /// timer has.
     #[cold]
-    fn drop_unreported(&self, call: &Admission) {
+    fn end_unreported(&self, call: &Admission, unreported: Ended) {
         let state = &*self.state;
         let now = state.now();
         if !call.flight.finish() {
@@ -476,7 +489,10 @@ impl Entry {
         }
         let token = call.flight.token();
         token.cancel_without_hooks();
-        let ended = self.end_of_unfinished(call, now);
+        let ended = match self.end_of_unfinished(call, now) {
+            Ended::Cancelled => unreported,
+            late => late,
+        };
         state.release(now);
         token.run_hooks_to(&state.key, &state.plugins.unhandled);
         self.report_outcome(call, ended, now);
@@ -505,25 +521,7 @@ impl State {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let Some(call) = self.call.take() else {
-            return;
-        };
-        if self.is_listening || self.watch.is_some() {
-            call.flight.clear_listener();
-        }
-        let state = &*self.state;
-        if self.word.is_reported() {
-            state.gate.give_back(|| state.now());
-        } else {
-            self.drop_unreported(&call);
-        }
-        if call.flight.word().is_idle() {
-            call.flight.clear_entry();
-        } else {
-            // The call was ended by the timer or by `cancel`.
-            state.gate.overstaying.end(call.flight.address());
-        }
-        state.alarms.keep_flight(call.flight);
+        self.let_go(Ended::Cancelled);
     }
 }
 

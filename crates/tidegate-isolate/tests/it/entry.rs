@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -165,6 +166,22 @@ fn a_probe_whose_caller_leaves_frees_its_place() {
     let totals = command.snapshot().totals;
     assert_eq!((totals[Event::Cancelled], totals[Event::Success]), (2, 1));
     assert_eq!(totals[Event::BadRequest], 0);
+}
+
+#[test]
+fn the_permit_of_a_caller_that_leaves_is_free_when_its_hooks_run() {
+    let (_clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let ends: [fn(Entry); 2] = [drop, Entry::abandon];
+    for end in ends {
+        let entry = command.admit().unwrap();
+        let (next, admitted) = (command.clone(), Arc::new(AtomicBool::new(false)));
+        let is_free = Arc::clone(&admitted);
+        let hook = move || is_free.store(next.admit().is_ok(), Ordering::SeqCst);
+        entry.token().on_cancel(hook).forget();
+        end(entry);
+        assert!(admitted.load(Ordering::SeqCst));
+    }
 }
 
 #[test]

@@ -61,8 +61,13 @@ fn post_to(target: Option<Weak<SignalBlock<Shared>>>, request: ChannelRequest) {
 
 impl LocalEnd {
     pub(crate) fn attach(&self, channel: Weak<SignalBlock<Shared>>) {
-        lock(&self.mine).reader = Some(Weak::clone(&channel));
-        lock(&self.theirs).writer = Some(channel);
+        lock(&self.theirs).writer = Some(Weak::clone(&channel));
+        let mut way = lock(&self.mine);
+        // The other end may have ended before there was a reader to tell.
+        let ended = way.shut.then(|| Weak::clone(&channel));
+        way.reader = Some(channel);
+        drop(way);
+        post_to(ended, ChannelRequest::HangUp);
     }
 
     /// Returns at most `most` bytes. The flag is `true` if nothing is left and the writer is still

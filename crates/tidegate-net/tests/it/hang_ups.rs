@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_loop::EventLoop;
-use tidegate_net::{EmbeddedChannel, Handler, Inbound, InboundContext, Nothing};
+use tidegate_net::{EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, PipelineBuilder};
 use tidegate_testkit::Log;
 
 use crate::{dial, group, serve};
@@ -163,4 +163,51 @@ fn an_end_in_memory_reports_the_end_of_its_peer() {
     drop(near.close_when_flushed());
     log.wait_for(2);
     assert_eq!(log.take(), ["first", "closed"]);
+}
+
+/// Ends its channel at once.
+struct EndsAtOnce;
+
+impl Inbound for EndsAtOnce {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        ctx.close();
+    }
+
+    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+}
+
+/// Reads nothing.
+struct ReadsNothing(Log<String>);
+
+impl Inbound for ReadsNothing {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        ctx.set_auto_read(false);
+        ctx.set_close_on_hang_up(true);
+    }
+
+    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+
+    fn inactive(&mut self, _: &mut InboundContext<'_, Self>) {
+        self.0.push("closed".to_owned());
+    }
+}
+
+#[test]
+fn an_end_in_memory_reports_a_peer_that_has_ended_before_it_began() {
+    let log = Log::new();
+    let (group, own) = (group(1), log.clone());
+    let first = |p: PipelineBuilder| p.add("ends", EndsAtOnce);
+    let second = move |p: PipelineBuilder| p.add("nothing", ReadsNothing(own.clone()));
+    let pair = group.local_pair(first, second);
+    let (_near, _far) = pair.wait().unwrap();
+    log.wait_for(1);
+    assert_eq!(log.take(), ["closed"]);
 }

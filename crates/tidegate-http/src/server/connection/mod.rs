@@ -125,8 +125,8 @@ pub(crate) struct Connection<S> {
     checks_at: u64,
     /// How many bytes were sent when the progress was last checked.
     sent: u64,
-    /// What the client had acknowledged when it was last seen to take something, and when that was. `None`
-    /// if nothing was left to acknowledge.
+    /// How much the client had taken when it was last seen to take something, and when that was. `None` if
+    /// nothing was left to take.
     taken: Option<(u64, u64)>,
     /// How much of a streamed response may be on its way.
     window: Window,
@@ -238,7 +238,7 @@ impl<S: Service> Connection<S> {
     pub(crate) fn failed<'a>(&mut self, why: &Failure, wire: &mut impl Wire<'a>) {
         self.now = self.shared.wall.nanos();
         match Trouble::of(why) {
-            // The system has the same limit, and was faster.
+            // The program has set `tcp_user_timeout`, or the network of the client is gone.
             Trouble::Lost if is_timed_out(why) && wire.has_unsent() => {
                 return self.cut_slow_reader(wire);
             }

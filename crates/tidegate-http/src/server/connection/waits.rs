@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::internal::{as_nanos, contain};
-use tidegate_net::internal::{PeerProgress, StreamRoom};
+use tidegate_net::internal::StreamRoom;
 
 use super::{Connection, Phase};
 use crate::codec::{RefusalReason, RequestDecoder};
@@ -72,7 +72,9 @@ impl<S: Service> Connection<S> {
     pub(super) fn begin_wait<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.since = self.now;
         let left = self.response_left().unwrap_or(Duration::MAX);
-        self.check_after(self.limit().min(left), wire);
+        // Whatever the connection waits for, the client has to take its responses.
+        let most = self.limit().min(self.shared.limits.send_time);
+        self.check_after(most.min(left), wire);
     }
 
     /// Checks the limits of time after `wait`, or before: an earlier deadline stays, which costs less
@@ -157,7 +159,7 @@ impl<S: Service> Connection<S> {
     fn limit(&self) -> Duration {
         let limits = &self.shared.limits;
         match self.waits {
-            Waits::Idle | Waits::Undecided => limits.idle.min(limits.send_time),
+            Waits::Idle | Waits::Undecided => limits.idle,
             Waits::Head => limits.head_time,
             Waits::Body => limits.body_time,
             Waits::Response => limits.send_time,
@@ -169,21 +171,39 @@ impl<S: Service> Connection<S> {
     pub(crate) fn check<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.now = self.shared.wall.nanos();
         self.checks_at = 0;
-        let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
         let left = self.response_left();
-        match self.waits {
-            _ if left == Some(Duration::ZERO) => self.give_up_response(wire),
-            Waits::Head | Waits::Body if waited < self.limit() => {
-                let left = left.unwrap_or(Duration::MAX).min(self.limit() - waited);
-                return self.check_after(left, wire);
-            }
-            Waits::Head => self.refuse_late_head(wire),
-            Waits::Body => self.refuse_body(RefusalReason::BodyTimeout, wire),
-            Waits::Idle | Waits::Response | Waits::End | Waits::Undecided => {
-                return self.check_progress(wire);
-            }
+        if left == Some(Duration::ZERO) {
+            self.give_up_response(wire);
+            return self.settle(wire);
         }
-        self.settle(wire);
+        let unread = self.look_at_reader(wire);
+        let send_time = self.shared.limits.send_time;
+        if unread.is_some_and(|idle| idle >= send_time) {
+            return self.cut_slow_reader(wire);
+        }
+        let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
+        let rest = self.limit().saturating_sub(waited);
+        match (self.waits, unread) {
+            (Waits::Head, _) if rest.is_zero() => {
+                self.refuse_late_head(wire);
+                return self.settle(wire);
+            }
+            (Waits::Body, _) if rest.is_zero() => {
+                self.refuse_body(RefusalReason::BodyTimeout, wire);
+                return self.settle(wire);
+            }
+            (Waits::Idle, None) if rest.is_zero() => {
+                self.phase = Phase::Lingering;
+                return wire.close_when_flushed();
+            }
+            (Waits::End, None) if rest.is_zero() => return wire.close(),
+            _ => {}
+        }
+        // A client that still has to take something has the time for that.
+        let rest = if rest.is_zero() { self.limit() } else { rest };
+        let unread = send_time.saturating_sub(unread.unwrap_or_default());
+        let response = left.unwrap_or(Duration::MAX);
+        self.check_after(rest.min(unread).min(response), wire);
     }
 
     /// Refuses a head that has not come in time.
@@ -194,55 +214,40 @@ impl<S: Service> Connection<S> {
         self.refuse(RefusalReason::HeadTimeout, method, None, wire);
     }
 
-    /// Checks whether the client takes its response, or whether the connection has waited for long
-    /// enough.
-    fn check_progress<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        let limits = self.shared.limits;
-        let unread = self.look_at_reader(wire);
-        let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
-        let left = match (self.waits, unread) {
-            (_, Some(idle)) if idle >= limits.send_time => return self.cut_slow_reader(wire),
-            (_, Some(idle)) => self.limit().min(limits.send_time.saturating_sub(idle)),
-            (Waits::Idle, None) if waited >= limits.idle => {
-                self.phase = Phase::Lingering;
-                return wire.close_when_flushed();
-            }
-            (Waits::Idle, None) => self.limit().min(limits.idle.saturating_sub(waited)),
-            (Waits::End, None) if waited >= limits.linger => return wire.close(),
-            (Waits::End, None) => limits.linger.saturating_sub(waited),
-            _ => self.limit(),
-        };
-        let response = self.response_left().unwrap_or(Duration::MAX);
-        self.check_after(left.min(response), wire);
-    }
-
     /// Returns for how long the client has taken nothing, if there is something to take. A client that
-    /// takes something has its time from now, and so has the service.
+    /// takes something does not count as idle, and its service has its time from now.
     fn look_at_reader<'a>(&mut self, wire: &mut impl Wire<'a>) -> Option<Duration> {
         let before = std::mem::replace(&mut self.sent, wire.sent_bytes());
         self.unsent = wire.has_unsent();
         let progress = wire.peer_progress();
-        // The end has its own time for what the system holds.
+        // What the system holds when a connection has ended is left to the system.
         let is_held = progress.is_some_and(|one| one.held > 0) && self.waits != Waits::End;
         let is_pending = self.unsent || is_held;
         let since = match progress {
-            Some(progress) => self.taken_since(progress),
-            None if before != self.sent => self.now,
-            None => self.since,
+            Some(progress) => self.taken_since(progress.held > 0, progress.acknowledged, self.now),
+            None => {
+                // Nothing was taken since the wait for the client began.
+                let is_stuck = self.waits == Waits::Response && before == self.sent;
+                let first = if is_stuck { self.since } else { self.now };
+                self.taken_since(self.unsent, self.sent, first)
+            }
         };
-        if is_pending && since == self.now || self.waits == Waits::Response && !is_pending {
-            self.since = self.now;
+        let is_taking = is_pending && since == self.now;
+        match self.waits {
+            // The client has a time for the head or the body of its request, whatever it takes.
+            Waits::Head | Waits::Body => {}
+            waits if is_taking || waits == Waits::Response && !is_pending => self.since = self.now,
+            _ => {}
         }
         is_pending.then(|| Duration::from_nanos(self.now.saturating_sub(since)))
     }
 
-    /// Returns when the client was last seen to take something.
-    fn taken_since(&mut self, progress: PeerProgress) -> u64 {
-        let known = self
-            .taken
-            .filter(|(taken, _)| progress.held > 0 && *taken == progress.acknowledged);
-        let (taken, since) = known.unwrap_or((progress.acknowledged, self.now));
-        self.taken = (progress.held > 0).then_some((taken, since));
+    /// Returns when the client was last seen to take something: when `taken` has become what it is, or
+    /// `first` if that was not known before.
+    fn taken_since(&mut self, is_held: bool, taken: u64, first: u64) -> u64 {
+        let known = self.taken.filter(|(before, _)| is_held && *before == taken);
+        let (_, since) = known.unwrap_or((taken, first));
+        self.taken = is_held.then_some((taken, since));
         since
     }
 

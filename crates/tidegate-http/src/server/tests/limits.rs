@@ -358,10 +358,15 @@ struct Told(Arc<Mutex<Vec<String>>>);
 
 impl Service for Told {
     fn call(&mut self, request: Request<'_>, response: Response<'_>) {
-        let length = if request.path() == "/large" {
-            100_000
-        } else {
-            0
+        let length = match request.path() {
+            "/large" => 100_000,
+            "/middle" => 10_000,
+            "/upload" => {
+                let later = response.defer();
+                request.collect(1000).finally(move |_| later.body(""));
+                return;
+            }
+            _ => 0,
         };
         response.body(vec![b'x'; length]);
     }
@@ -490,5 +495,28 @@ fn a_service_is_told_that_its_client_takes_nothing() {
         assert!(!client.is_open());
         assert_eq!(told.lock().unwrap().len(), slow, "{kind}");
         assert_eq!(client.metrics().slow_readers, slow as u64, "{kind}");
+    }
+}
+
+#[test]
+fn a_request_that_comes_slowly_does_not_prolong_the_time_of_its_client() {
+    let post = "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n";
+    for takes in [true, false] {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let limits = Limits::default().body_time(Duration::from_secs(300));
+        let mut client = Client::with_service(limits, Told(Arc::clone(&told)));
+        client.socket.set_room(Some(1000));
+        client.socket.receive(get("/middle") + post);
+        for _ in 0..6 {
+            client.advance(Duration::from_secs(20));
+            client.socket.receive("x");
+            if takes {
+                client.socket.set_room(Some(1000));
+                client.socket.sent();
+            }
+        }
+        assert_eq!(client.is_open(), takes);
+        let expected: &[&str] = if takes { &[] } else { &["slow reader"] };
+        assert_eq!(*told.lock().unwrap(), expected);
     }
 }
