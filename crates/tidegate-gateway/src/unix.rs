@@ -11,7 +11,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The path of a Unix socket, which is removed on drop, unless something else is there by then.
+/// The path of a Unix socket, which is removed on drop or before, unless something else is there by then.
 #[derive(Debug)]
 pub(crate) struct SocketPath {
     path: PathBuf,
@@ -42,6 +42,14 @@ impl SocketPath {
         &self.path
     }
 
+    /// Removes the path: the next start would find it. It may be gone already, or be that of another
+    /// process.
+    pub(crate) fn remove(&self) {
+        if self.made.is_some() && Identity::of_socket(&self.path) == self.made {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
     /// Returns `true` if a path, however it is written, leads to the socket that was made here.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         self.made.is_some() && Identity::of_socket(path) == self.made
@@ -50,10 +58,7 @@ impl SocketPath {
 
 impl Drop for SocketPath {
     fn drop(&mut self) {
-        // The next start would find it. It may be gone already, or be that of another process.
-        if self.made.is_some() && Identity::of_socket(&self.path) == self.made {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        self.remove();
     }
 }
 

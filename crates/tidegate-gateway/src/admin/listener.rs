@@ -215,6 +215,13 @@ impl AdminListener {
         self.server.drain(deadline).map(|_| ())
     }
 
+    /// Removes the path of the Unix socket: the listener has ended.
+    pub(crate) fn remove_path(&self) {
+        if let Some(socket) = &self.path {
+            socket.remove();
+        }
+    }
+
     /// Ends the streams, and refuses further ones with status 503. The other endpoints stay.
     pub fn close_streams(&self) {
         self.streams.close();

@@ -85,11 +85,6 @@ impl Draft {
         })
     }
 
-    /// Returns the settings.
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
-    }
-
     /// Puts the configuration in force. Commands that have not changed since `before` keep their
     /// breakers; all get their settings at once.
     ///

@@ -34,7 +34,7 @@ pub(super) struct Changes {
     pub(super) changed: Vec<(Arc<Listening>, Prepared)>,
     pub(super) certificates: Vec<NewCertificates>,
     /// New listeners that are not open yet: they overlap with old ones that go.
-    blocked: Vec<Named<Listener>>,
+    blocked: Vec<Prepared>,
     /// The sockets of those.
     taken: Vec<Taken>,
 }
@@ -53,8 +53,8 @@ pub(super) struct Ground<'a> {
 struct Taken {
     from: Arc<Listening>,
     socket: Socket,
-    /// The listener that blocks with it.
-    by: Named<Listener>,
+    /// The listener that needs its address, once more.
+    by: Prepared,
 }
 
 impl Changes {
@@ -105,12 +105,10 @@ impl Changes {
         // Which ones go is known now.
         for listener in new {
             let prepared = Prepared::new(listener, label(config, listener), on.parts)?;
-            match prepared.open(on.lives, on.parts, false) {
+            match prepared.clone().open(on.lives, on.parts, false) {
                 Ok(open) => self.added.push(Arc::new(open)),
-                Err(why)
-                    if why.is_in_use() && self.overlapping(listener, open).next().is_some() =>
-                {
-                    self.blocked.push(listener.clone());
+                Err(why) if why.is_in_use() && self.is_blocked(&prepared, open) => {
+                    self.blocked.push(prepared);
                 }
                 Err(why) => return Err(why),
             }
@@ -126,25 +124,23 @@ impl Changes {
     /// What cannot be opened.
     pub(super) fn open_blocked(
         &mut self,
-        config: &Config,
         open: &[Arc<Listening>],
         on: Ground<'_>,
     ) -> Result<(), StartError> {
-        for listener in std::mem::take(&mut self.blocked) {
+        for prepared in std::mem::take(&mut self.blocked) {
             let is_taken = |open: &Arc<Listening>| {
                 let mut all = self.taken.iter();
                 all.any(|taken| Arc::ptr_eq(&taken.from, open))
             };
-            let old = self.overlapping(&listener, open);
+            let old = self.overlapping(&prepared, open);
             let old: Vec<_> = old.filter(|open| !is_taken(open)).cloned().collect();
             let released = old.into_iter().filter_map(|old| {
-                let by = listener.clone();
+                let by = prepared.clone();
                 let (from, socket) = (Arc::clone(&old), old.release().ok()?);
                 share(&socket, true);
                 Some(Taken { from, socket, by })
             });
             self.taken.extend(released);
-            let prepared = Prepared::new(&listener, label(config, &listener), on.parts)?;
             let open = prepared.open(on.lives, on.parts, true)?;
             self.added.push(Arc::new(open));
         }
@@ -153,11 +149,9 @@ impl Changes {
 
     /// Opens listeners on the sockets of old ones that accept the clients that wait there, and nothing
     /// more.
-    pub(super) fn accept_last(&mut self, config: &Config, on: Ground<'_>) -> Vec<Arc<Listening>> {
+    pub(super) fn accept_last(&mut self, on: Ground<'_>) -> Vec<Arc<Listening>> {
         let taken = std::mem::take(&mut self.taken).into_iter();
-        taken
-            .filter_map(|taken| taken.accept_last(config, on))
-            .collect()
+        taken.filter_map(|taken| taken.accept_last(on)).collect()
     }
 
     /// Opens the old listeners again that have lost their sockets: the reload has failed. Returns each
@@ -167,24 +161,27 @@ impl Changes {
         taken.map(|taken| taken.give_back(on)).collect()
     }
 
+    /// Returns `true` if an old listener that goes overlaps with a new one.
+    fn is_blocked(&self, new: &Prepared, open: &[Arc<Listening>]) -> bool {
+        self.overlapping(new, open).next().is_some()
+    }
+
     /// Returns the old listeners that go and overlap with a new one.
     fn overlapping<'a>(
         &'a self,
-        listener: &'a Named<Listener>,
+        new: &'a Prepared,
         open: &'a [Arc<Listening>],
     ) -> impl Iterator<Item = &'a Arc<Listening>> {
         let goes = |open: &&Arc<Listening>| !self.keeps(open);
         let open = open.iter().filter(goes);
-        open.filter(|open| open.overlaps(&listener.value.at))
+        open.filter(|open| open.overlaps(new.at()))
     }
 }
 
 impl Taken {
     /// Accepts the clients that wait, under the new settings, and closes the socket.
-    fn accept_last(self, config: &Config, on: Ground<'_>) -> Option<Arc<Listening>> {
-        let prepared = Prepared::new(&self.by, label(config, &self.by), on.parts);
-        let opened = prepared.and_then(|new| new.open_on(self.socket, None, on.lives, on.parts));
-        match opened {
+    fn accept_last(self, on: Ground<'_>) -> Option<Arc<Listening>> {
+        match self.by.open_on(self.socket, None, on.lives, on.parts) {
             Ok(last) => {
                 // Until no client waits any more. It fails only if the gateway ends.
                 let _ = last.server.server().stop_accepting().wait();

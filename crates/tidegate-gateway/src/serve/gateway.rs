@@ -68,18 +68,22 @@ pub struct Gateway {
     state: Mutex<State>,
 }
 
-/// A reload that is put in force. At its end, the drains begin that were asked for meanwhile.
-struct InForce<'a>(&'a Gateway);
+/// A reload that changes what is in use. At its end, the drains begin that were asked for meanwhile.
+struct InUse<'a> {
+    gateway: &'a Gateway,
+    /// `Some` until it is dropped.
+    one: Option<MutexGuard<'a, ()>>,
+}
 
-impl Drop for InForce<'_> {
+impl Drop for InUse<'_> {
     fn drop(&mut self) {
-        let state = self.0.lock();
-        let waiting = self.0.held.release().into_iter();
+        let state = self.gateway.lock();
+        let waiting = self.gateway.held.release().into_iter();
         let begun: Vec<_> = waiting
             .map(|one| (state.drain(one.announce, one.deadline), one))
             .collect();
-        // What waits for the end of a drain may use the gateway.
-        drop(state);
+        // What waits for the end of a drain may use the gateway, and reload it.
+        drop((state, self.one.take()));
         begun
             .into_iter()
             .for_each(|(drained, one)| one.begun(drained));
@@ -199,11 +203,18 @@ impl Gateway {
     /// What cannot be used or opened. The old configuration stays in force then. A gateway that
     /// drains takes over nothing.
     pub fn reload(&self, config: Config) -> Result<Vec<String>, StartError> {
-        let _one = locked(&self.reloading);
+        let one = locked(&self.reloading);
         let before = self.lock().clone();
         let mut changes = Changes::default();
-        let made = self.make(config, &before, &mut changes);
-        let live = match made {
+        let draft = match self.prepare(config, &before, &mut changes) {
+            Ok(draft) => draft,
+            Err(why) => return Err(self.undo(changes, why)),
+        };
+        // It is dropped after all that follows.
+        let Some(_in_use) = self.begin_change(one) else {
+            return Err(self.undo(changes, StartError::Ending));
+        };
+        let live = match self.change(draft, &before, &mut changes) {
             Ok(live) => live,
             Err(why) => return Err(self.undo(changes, why)),
         };
@@ -211,14 +222,7 @@ impl Gateway {
             .listening
             .into_iter()
             .partition(|open| changes.keeps(open));
-        // It is dropped after the lock.
-        let _in_force = InForce(self);
         let mut state = self.lock();
-        if self.is_ending.load(Ordering::Relaxed) {
-            drop(state);
-            return Err(self.undo(changes, StartError::Ending));
-        }
-        self.held.hold();
         state.listening = open;
         state.listening.append(&mut changes.added);
         state.live = Arc::clone(&live);
@@ -229,7 +233,7 @@ impl Gateway {
         certificates.for_each(NewCertificates::apply);
         self.lives.replace(&live);
         live.begin();
-        self.retire(&changes.accept_last(&live.config, self.ground()));
+        self.retire(&changes.accept_last(self.ground()));
         // Their idle connections end now, the others when their requests and tunnels have ended.
         close_all(&removed, Duration::MAX);
         let changed = changes.changed.into_iter();
@@ -237,6 +241,49 @@ impl Gateway {
             .filter_map(|(old, new)| self.exchange(&old, new).err())
             .map(|why| format!("{why}; it is closed until the next start"))
             .collect())
+    }
+
+    /// Makes what a new configuration needs, as far as that touches nothing that is in use: reads all
+    /// files, opens new listeners.
+    fn prepare(
+        &self,
+        config: Config,
+        before: &State,
+        changes: &mut Changes,
+    ) -> Result<Draft, StartError> {
+        if self.is_ending.load(Ordering::Relaxed) {
+            return Err(StartError::Ending);
+        }
+        if config.routes.is_empty() && !before.live.config.routes.is_empty() {
+            return Err(StartError::Config(NO_ROUTES.to_owned()));
+        }
+        changes.prepare(&config, &before.listening, self.ground())?;
+        Ok(Draft::new(config, Some(&before.live), &self.parts)?)
+    }
+
+    /// Lets drains wait from now on: what is in use changes, and no file is read any more. Returns `None`
+    /// if a drain has begun.
+    fn begin_change<'a>(&'a self, one: MutexGuard<'a, ()>) -> Option<InUse<'a>> {
+        // A drain begins under this lock.
+        let _state = self.lock();
+        if self.is_ending.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.held.hold();
+        let one = Some(one);
+        Some(InUse { gateway: self, one })
+    }
+
+    /// Does what touches what is in use, and may fail.
+    fn change(
+        &self,
+        draft: Draft,
+        before: &State,
+        changes: &mut Changes,
+    ) -> Result<Arc<Live>, StartError> {
+        changes.open_blocked(&before.listening, self.ground())?;
+        let (gate, isolation) = (self.lives.gate(), &self.parts.isolation);
+        Ok(draft.finish(Some(&before.live), isolation, gate)?)
     }
 
     /// Opens a listener on the socket of an old one.
@@ -278,37 +325,8 @@ impl Gateway {
         state.listening.retain(|open| !Arc::ptr_eq(open, old));
         state.retired.retain(|old| !old.is_over());
         state.retired.push(Retired::new(old));
-        let deadline = state.live.config.drain.deadline;
-        // A drain that has begun meanwhile does not know it.
-        let is_ending = self.is_ending.load(Ordering::Relaxed) && !self.held.is_held();
         drop(state);
-        let open = opened?;
-        if is_ending {
-            close_all(&[open], deadline);
-        }
-        Ok(())
-    }
-
-    /// Makes what a new configuration needs. Nothing of it is in use yet.
-    fn make(
-        &self,
-        config: Config,
-        before: &State,
-        changes: &mut Changes,
-    ) -> Result<Arc<Live>, StartError> {
-        if self.is_ending.load(Ordering::Relaxed) {
-            return Err(StartError::Ending);
-        }
-        if config.routes.is_empty() && !before.live.config.routes.is_empty() {
-            return Err(StartError::Config(NO_ROUTES.to_owned()));
-        }
-        let on = self.ground();
-        changes.prepare(&config, &before.listening, on)?;
-        let draft = Draft::new(config, Some(&before.live), &self.parts)?;
-        // This touches what is in use, so everything else that can fail comes before.
-        changes.open_blocked(draft.config(), &before.listening, on)?;
-        let (gate, isolation) = (self.lives.gate(), &self.parts.isolation);
-        Ok(draft.finish(Some(&before.live), isolation, gate)?)
+        opened.map(drop)
     }
 
     /// Returns what listeners are opened on.
@@ -352,6 +370,14 @@ impl Gateway {
     pub(super) fn cut(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
         self.lives.gate().cut_after(Duration::ZERO);
+    }
+
+    /// Removes the paths of Unix sockets, which others may still have handles to.
+    pub(super) fn remove_paths(&self) {
+        let listening = self.listening();
+        for path in listening.iter().filter_map(|open| open.path()) {
+            path.remove();
+        }
     }
 
     /// Returns `true` until a drain is announced.

@@ -1,5 +1,5 @@
-//! Drains that wait until a reload is in force: it moves sockets from old listeners to new ones, and a
-//! drain needs all of them.
+//! Drains that wait for a reload that changes what is in use: it moves sockets from old listeners to new
+//! ones, and a drain needs all of them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tidegate::promise::{Completion, Outcome, Promise, promise};
 
 use super::gateway::Summary;
 
-/// Holds drains while a reload is put in force. It is used under the lock of the listeners.
+/// Holds drains while a reload changes what is in use. It is used under the lock of the listeners.
 #[derive(Default)]
 pub(super) struct Held(Mutex<State>);
 
@@ -53,11 +53,6 @@ impl Held {
             promise,
         });
         Some(drained)
-    }
-
-    /// Returns `true` if drains wait.
-    pub(super) fn is_held(&self) -> bool {
-        self.lock().is_held
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

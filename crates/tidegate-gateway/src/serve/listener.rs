@@ -38,6 +38,7 @@ pub(super) struct Listening {
 }
 
 /// A listener that is not open yet. Its certificates are read.
+#[derive(Clone)]
 pub(super) struct Prepared {
     name: String,
     config: types::Listener,
@@ -82,6 +83,11 @@ impl Prepared {
             tls: old.tls.clone(),
             expiries: old.known_expiries().clone(),
         }
+    }
+
+    /// Returns the address.
+    pub(super) fn at(&self) -> &Address {
+        &self.config.at
     }
 
     /// Opens the listener. `shared` lets its address overlap with that of a socket that allows it.

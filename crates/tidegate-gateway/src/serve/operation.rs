@@ -202,6 +202,11 @@ impl Operation {
             let _ = log.close().wait_timeout(LAST_WAIT);
         }
         let _ = own.wait();
+        // A reload that waits for a disk has a handle to the listeners, and may never drop it.
+        self.operator.gateway.remove_paths();
+        if let Some(admin) = &self.admin {
+            admin.remove_path();
+        }
     }
 
     /// Returns the name and the address of each listener.

@@ -14,7 +14,7 @@ use super::certificates::{certificate_mistakes, messages, place_of};
 use super::expiry::Expiries;
 use super::gateway::Gateway;
 use super::operation::OperationParts;
-use super::properties::Used;
+use super::properties::Commands;
 use super::stalls::Stalls;
 use crate::admin::{AdminAccess, Controls, Knob, LoopReport, RouteReport, UpstreamReport};
 use crate::config::types::{Admin, Log};
@@ -78,13 +78,13 @@ impl Operator {
         // If the reload fails because of them, the operator gets their places.
         let wrong = certificate_mistakes(&config, (self.parts.reports.wall)());
         let blocked = self.admin_at.get().map(|own| own.blocked(&config));
-        let used = Used::find(&self.parts.properties, &self.parts.isolation);
+        let before = Commands::of(&self.parts.isolation);
         let more = self.gateway.reload(config).map_err(|why| {
             let why = explained(why, &blocked.unwrap_or_default());
             messages(wrong, &loaded.sources, why.to_string())
         });
         notes.extend(more?);
-        self.remove_properties(used);
+        self.remove_properties(&before);
         for apply in [admin, log].into_iter().flatten() {
             apply();
         }
@@ -92,14 +92,14 @@ impl Operator {
     }
 
     /// Removes the properties of routes that are gone.
-    fn remove_properties(&self, used: Used) {
+    fn remove_properties(&self, before: &Commands) {
         let OperationParts {
             properties,
             isolation,
             reports,
             ..
         } = &self.parts;
-        for name in used.remove_unused(properties, isolation) {
+        for name in before.remove_unused(properties, isolation) {
             let what = format!("{name} removed: its route is gone");
             reports.change("reload", what);
         }

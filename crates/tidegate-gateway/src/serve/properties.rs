@@ -7,35 +7,31 @@ use tidegate::isolate::{Isolation, Properties, PropertySource as _};
 
 use crate::admin::is_unused;
 
-/// The properties that belong to commands, before a reload.
-pub(super) struct Used(Vec<String>);
+/// The commands before a reload.
+pub(super) struct Commands(BTreeSet<String>);
 
-impl Used {
-    /// Finds the properties of commands that exist.
-    pub(super) fn find(properties: &Properties, isolation: &Isolation) -> Self {
-        let mut names = properties.names();
-        if !names.is_empty() {
-            let keys = keys(isolation);
-            names.retain(|name| !is_unused(name, &keys));
-        }
-        Self(names)
+impl Commands {
+    pub(super) fn of(isolation: &Isolation) -> Self {
+        Self(keys(isolation))
     }
 
-    /// Removes those whose commands do not exist any more. Returns their names.
+    /// Removes the properties of those that do not exist any more, also if they were set during the
+    /// reload. Returns their names.
     pub(super) fn remove_unused(
-        mut self,
+        &self,
         properties: &Properties,
         isolation: &Isolation,
     ) -> Vec<String> {
-        if self.0.is_empty() {
-            return Vec::new();
+        let mut names = properties.names();
+        if names.is_empty() {
+            return names;
         }
-        let keys = keys(isolation);
-        self.0.retain(|name| is_unused(name, &keys));
+        let now = keys(isolation);
+        names.retain(|name| !is_unused(name, &self.0) && is_unused(name, &now));
         // No command refuses it, because none has it.
-        self.0.retain(|name| properties.remove(name).is_ok());
-        self.0.sort_unstable();
-        self.0
+        names.retain(|name| properties.remove(name).is_ok());
+        names.sort_unstable();
+        names
     }
 }
 

@@ -181,13 +181,15 @@ fn parts() -> tidegate::Result<OperationParts> {
     })
 }
 
-/// Starts the thread of reloads. It sends what each has to say.
+/// Starts the thread of reloads. It sends what each has to say, and has the operation only meanwhile.
 fn reloads(operation: &Arc<Operation>, send: &Sender<Event>) -> std::io::Result<Reloads> {
-    let (operation, send) = (Arc::clone(operation), send.clone());
+    let (operation, send) = (Arc::downgrade(operation), send.clone());
     Reloads::start(move |origin| {
-        let said = reload(&operation, origin);
-        // Nobody receives it after the end.
-        let _ = send.send(Event::Reloaded(said));
+        if let Some(operation) = operation.upgrade() {
+            let said = reload(&operation, origin);
+            // Nobody receives it after the end.
+            let _ = send.send(Event::Reloaded(said));
+        }
     })
 }
 

@@ -50,8 +50,13 @@ impl Drop for Manager {
 
 impl Hung {
     fn new(name: &str, drain: &str) -> Self {
+        Self::at(name, drain, ["127.0.0.1:0"; 2])
+    }
+
+    /// Starts one with these addresses, for requests and for operators.
+    fn at(name: &str, drain: &str, [http, admin]: [&str; 2]) -> Self {
         let text = format!(
-            "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = {{ at = \"127.0.0.1:0\", token = \"${{TOKEN}}\" }}\n\
+            "[listen]\nhttp = \"{http}\"\nadmin = {{ at = \"{admin}\", token = \"${{TOKEN}}\" }}\n\
              [reload]\nwatch = false\n[drain]\n{drain}\n[route.r]\nrespond = 200\n"
         );
         let manager = Manager::new(name);
@@ -107,6 +112,34 @@ fn a_reload_that_waits_for_a_disk_does_not_delay_the_end() {
     assert_eq!(hung.manager.received(), "STOPPING=1");
     hung.lines_up_to("ended; ");
     assert_eq!(hung.program.status(), Some(0));
+}
+
+#[test]
+fn the_paths_of_sockets_are_removed_at_the_end_although_a_reload_waits() {
+    let folder = std::env::temp_dir().join(format!("tidegate-hung-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let own = |name: &str| format!("unix:{}", folder.join(name).display());
+    let (http, admin) = (own("http"), own("admin"));
+    for (hangs, signals) in [(true, 1), (true, 2), (false, 1)] {
+        let times = "announce = \"0s\"\ndeadline = \"0s\"";
+        let times = if signals == 2 {
+            "announce = \"60s\""
+        } else {
+            times
+        };
+        let mut hung = Hung::at("hung-paths", times, [&http, &admin]);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
+        if hangs {
+            hung.hang_up();
+        }
+        for _ in 0..signals {
+            hung.program.signal("TERM");
+            hung.lines_up_to("SIGTERM");
+        }
+        assert_eq!(hung.program.status(), Some(i32::from(signals == 2)));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    }
+    std::fs::remove_dir(&folder).unwrap();
 }
 
 #[test]

@@ -1,6 +1,12 @@
 //! Reloads that fail: everything stays as it was, and a later one succeeds.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
 use tidegate::isolate::Properties;
+use tidegate_gateway::Parts;
+use tidegate_testkit::Gate;
 
 use crate::moves::port;
 use crate::secure::Files;
@@ -100,6 +106,61 @@ fn a_reload_that_fails_at_a_command_changes_no_other() {
     properties.remove(strategy).unwrap();
     gateway.reload(at("127.0.0.1:0", &others(8))).unwrap();
     assert_eq!(isolation.len(), 3);
+}
+
+/// The clock on the wall asks a thread to wait, once.
+fn stops_once(begun: &Gate, go_on: &Gate) -> impl Fn() -> SystemTime + Send + Sync + use<> {
+    let (begun, go_on, is_first) = (begun.clone(), go_on.clone(), AtomicBool::new(true));
+    move || {
+        let name = std::thread::current().name().map(str::to_owned);
+        if name.as_deref() == Some("reload") && is_first.swap(false, Ordering::SeqCst) {
+            begun.open();
+            go_on.wait();
+        }
+        SystemTime::UNIX_EPOCH
+    }
+}
+
+#[test]
+fn a_drain_that_begins_while_files_are_read_changes_nothing_of_them() {
+    let (clock, port) = (ManualClock::new(), port());
+    let group = NetGroup::builder("gateway").loops(1).clock(&clock);
+    let isolation = Isolation::builder().clock(&clock).build().unwrap();
+    let mut parts = Parts::new(&group.build().unwrap(), &isolation);
+    let (begun, go_on) = (Gate::new(), Gate::new());
+    parts.reports.wall = Arc::new(stops_once(&begun, &go_on));
+    let own = |at: &str, routes: &str| {
+        config(&format!(
+            "[listen.b]\nat = \"{at}:{port}\"\n{UPSTREAM}{routes}"
+        ))
+    };
+    let (changes, gone) = (passing("limited", "limit = 5"), passing("gone", ""));
+    let first = own("127.0.0.1", &format!("{changes}{gone}"));
+    let gateway = Gateway::start_with(first, parts).unwrap();
+    let before = settings(&isolation);
+    let next = own("0.0.0.0", &passing("limited", "limit = 7"));
+    let drained = std::thread::scope(|scope| {
+        let reload = std::thread::Builder::new().name("reload".to_owned());
+        let reload = reload.spawn_scoped(scope, || gateway.reload(next)).unwrap();
+        begun.wait();
+        let drained = gateway.drain(Duration::from_secs(60), Duration::ZERO);
+        go_on.open();
+        let why = reload.join().unwrap().unwrap_err().to_string();
+        assert!(why.contains("ending"), "{why}");
+        drained
+    });
+    assert_eq!(settings(&isolation), before);
+    // The end is announced: each listener accepts until then.
+    let mut client = Peer::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    client.write(GET);
+    let response = client.message();
+    let (status, connection) = (response.status(), response.field("connection"));
+    assert_eq!((status, connection), ("404", Some("close")));
+    assert!(!drained.is_done());
+    tidegate_testkit::until("the drain ends", || {
+        clock.advance(Duration::from_secs(1));
+        drained.is_done()
+    });
 }
 
 #[test]
