@@ -182,8 +182,12 @@ impl Flight {
             // The server responds without the body, so the client keeps it.
             state.body = None;
         }
-        // Nothing is sent again after this.
+        // Nothing is sent again after this, and the time that was kept for the fallback is left for the
+        // rest of the response.
         state.kept = None;
+        if state.fell_back.is_none() && state.until < u64::MAX {
+            state.until = state.until.saturating_add(self.proxy.fallback_nanos);
+        }
         let Some(Back::Waiting(back)) = state.back.take() else {
             return;
         };

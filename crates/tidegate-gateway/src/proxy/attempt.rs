@@ -304,6 +304,7 @@ impl Flight {
         if why.was_sent()
             && let Some(mut state) = self.lock().filter(|state| state.is_at(attempt))
         {
+            state.was_sent = true;
             state.forget_kept();
         }
         let Some(held) = self.replace_connection(attempt, why, held) else {
@@ -401,6 +402,7 @@ impl Flight {
             Stage::Exchanging(exchange) => is_harmless && !exchange.was_answered(),
             _ => true,
         };
+        state.was_sent |= matches!(state.stage, Stage::Exchanging(_));
         state.blame_server(now);
         drop(state);
         self.again_or_give_up(attempt, safe, Reason::Timeout);

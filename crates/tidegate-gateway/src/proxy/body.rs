@@ -155,6 +155,19 @@ impl State {
         }
     }
 
+    /// Returns why the server of HTTP has refused the body, if it has. Reads the body up to its end.
+    pub(super) fn body_refusal(&mut self) -> Option<RefusalReason> {
+        let body = self.body.as_mut()?;
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            match body.poll_next(&mut context) {
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(Some(Err(BodyError::Refused(why)))) => return Some(why),
+                Poll::Ready(_) | Poll::Pending => return None,
+            }
+        }
+    }
+
     /// Sends what was read of the body of a request that is sent again. The rest follows.
     pub(super) fn send_kept(&mut self, flight: &Flight) {
         let (Stage::Exchanging(exchange), Some(kept)) = (&mut self.stage, &self.kept) else {

@@ -20,9 +20,9 @@ impl Flight {
         let left = |state: &State| {
             let can_begin = state.fell_back.is_none() && state.is_unanswered();
             let can_begin = can_begin && state.can_repeat() && self.tunnel.is_none();
-            // Both services would carry out an unsafe request.
-            let was_sent = matches!(state.stage, Stage::Exchanging(_));
-            let is_harmless = self.is_idempotent() && state.body_bytes == 0;
+            // Both services would carry out an unsafe request, also if it is idempotent.
+            let was_sent = state.was_sent || matches!(state.stage, Stage::Exchanging(_));
+            let is_harmless = self.head.as_head().method().is_safe() && state.body_bytes == 0;
             let can_begin = can_begin && (!was_sent || is_harmless);
             let left = self.proxy.fallback_time(state.until, now);
             left.filter(|_| can_begin)

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use tidegate::http::Method;
-use tidegate::http::codec::RequestHead;
+use tidegate::http::codec::{RequestHead, TargetForm};
 
 use super::live::{Live, RouteState};
 use crate::route::{RouteRequest, normal_bytes};
@@ -24,8 +24,12 @@ pub(super) fn find<'a, 'l>(
 ) -> Result<(&'l RouteState, Cow<'a, [u8]>), NoRoute> {
     let refused = |status, word, text| NoRoute { status, word, text };
     let is_connect = head.method() == Method::Connect;
-    // It has no path.
-    let path = if is_connect { b"/" } else { head.path_bytes() };
+    let path = match head.form() {
+        _ if is_connect => b"/",
+        // It is about the whole server, which is what a route of all paths stands for.
+        TargetForm::Asterisk => b"/",
+        _ => head.path_bytes(),
+    };
     let path = normal_bytes(path);
     let path = path.ok_or(refused(400, "path", "the path is not valid\n"))?;
     let has_header = |name: &str, value: &str| {

@@ -139,6 +139,8 @@ pub(super) struct State {
     pub(super) replaced: u32,
     /// How many attempts had a server.
     pub(super) tried: u32,
+    /// Some of the request was sent in an attempt that has ended.
+    pub(super) was_sent: bool,
     /// `None` once the request has ended.
     pub(super) back: Option<Back>,
     /// The body of the request, until its end.
@@ -385,6 +387,7 @@ impl Flight {
                 attempt: 1,
                 replaced: 0,
                 tried: 0,
+                was_sent: false,
                 back: Some(Back::Waiting(start.back)),
                 body: start.body,
                 kept,
@@ -439,7 +442,11 @@ impl Flight {
     /// Ends the request because the connection of its client has ended: for this reason, or because the
     /// client has left. Nothing more begins for it.
     pub(super) fn abandon(&self, why: Option<Reason>) {
-        self.end_without_response(why.map_or_else(|| self.left(), End::Cut));
+        // The connection may have ended because of the body, before the request was told.
+        let refused = self.lock().and_then(|mut state| state.body_refusal());
+        let refused = refused.map(|why| End::Refused(why.word(), why.status()));
+        let ended = || why.map_or_else(|| self.left(), End::Cut);
+        self.end_without_response(refused.unwrap_or_else(ended));
     }
 
     /// Returns why the connection of the client has ended.

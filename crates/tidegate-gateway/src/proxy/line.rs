@@ -149,7 +149,15 @@ impl Drop for Passage {
         let done = &mut self.line.done;
         done.received += *self.received.get_mut();
         done.sent += *self.sent.get_mut();
-        self.line.write(End::Served);
+        let end = match End::left(&self.line.gate, self.line.home) {
+            End::ClientLeft => End::Served,
+            // The gateway ends, and has cut it.
+            cut => {
+                done.is_whole = false;
+                cut
+            }
+        };
+        self.line.write(end);
     }
 }
 

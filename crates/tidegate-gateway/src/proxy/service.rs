@@ -442,8 +442,10 @@ impl Caller {
             head.replace("Host", host.as_bytes())?;
         }
         // A path in normal form is borrowed from the head.
-        let is_as_received =
-            matches!(found.path, Cow::Borrowed(_)) && received.form() == TargetForm::Origin;
+        let is_as_received = match received.form() {
+            TargetForm::Origin => matches!(found.path, Cow::Borrowed(_)),
+            form => form == TargetForm::Asterisk,
+        };
         let rewriting = &route.rewriting;
         if !is_as_received || !rewriting.is_empty() {
             rewriting.request(&mut head, &route.path, &found.path())?;

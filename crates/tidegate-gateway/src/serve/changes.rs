@@ -65,6 +65,14 @@ impl Changes {
         kept.any(|one| Arc::ptr_eq(one, open)) || changed.any(|one| Arc::ptr_eq(one, open))
     }
 
+    /// Returns `true` if a listener has lost its socket to a new one, which serves its clients from now
+    /// on.
+    pub(super) fn moves(&self, open: &Arc<Listening>) -> bool {
+        self.taken
+            .iter()
+            .any(|taken| Arc::ptr_eq(&taken.from, open))
+    }
+
     /// Opens the listeners that are new, and reads certificates again. Those that overlap with old
     /// ones are left to [`Changes::open_blocked`].
     ///
@@ -128,12 +136,8 @@ impl Changes {
         on: Ground<'_>,
     ) -> Result<(), StartError> {
         for prepared in std::mem::take(&mut self.blocked) {
-            let is_taken = |open: &Arc<Listening>| {
-                let mut all = self.taken.iter();
-                all.any(|taken| Arc::ptr_eq(&taken.from, open))
-            };
             let old = self.overlapping(&prepared, open);
-            let old: Vec<_> = old.filter(|open| !is_taken(open)).cloned().collect();
+            let old: Vec<_> = old.filter(|open| !self.moves(open)).cloned().collect();
             let released = old.into_iter().filter_map(|old| {
                 let by = prepared.clone();
                 let (from, socket) = (Arc::clone(&old), old.release().ok()?);

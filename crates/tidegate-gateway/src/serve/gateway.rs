@@ -222,6 +222,8 @@ impl Gateway {
             .listening
             .into_iter()
             .partition(|open| changes.keeps(open));
+        let gone = removed.iter().filter(|old| !changes.moves(old));
+        let gone: Vec<_> = gone.cloned().collect();
         let mut state = self.lock();
         state.listening = open;
         state.listening.append(&mut changes.added);
@@ -235,7 +237,7 @@ impl Gateway {
         live.begin();
         self.retire(&changes.accept_last(self.ground()));
         // Their idle connections end now, the others when their requests and tunnels have ended.
-        close_all(&removed, Duration::MAX);
+        close_all(&gone, Duration::MAX);
         let changed = changes.changed.into_iter();
         Ok(changed
             .filter_map(|(old, new)| self.exchange(&old, new).err())

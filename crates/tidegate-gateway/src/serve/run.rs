@@ -15,11 +15,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use tidegate::Clock;
 use tidegate::isolate::{Isolation, Properties};
 use tidegate::net::NetGroup;
 use tidegate::promise::{Completion, Outcome};
 use tidegate::signal;
+use tidegate::{Clock, ThreadBuilder};
 use tidegate_core::Unhandled;
 use tidegate_loop::signal::Received;
 
@@ -38,6 +38,8 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 /// What the gateway waits for.
 enum Event {
     Signal(Received),
+    /// The gateway listens, or why it does not.
+    Started(Result<Box<Operation>, String>),
     /// The files of the configuration have changed.
     Changed,
     /// A reload has ended, with this to say.
@@ -58,10 +60,8 @@ impl Ended {
     /// Returns the status of the process, and its last line.
     fn into_status(self) -> (u8, String) {
         match self {
-            Self::Drained(summary) => {
-                let summary = summary.map(|summary| summary.to_string());
-                (0, format!("ended; {}\n", summary.unwrap_or_default()))
-            }
+            Self::Drained(Some(summary)) => (0, format!("ended; {summary}\n")),
+            Self::Drained(None) => (0, "ended\n".to_owned()),
             Self::Failed => (1, String::new()),
         }
     }
@@ -109,12 +109,9 @@ fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> Ended {
         }
     };
     let notifier = Arc::clone(&parts.notifier);
-    let operation = match Operation::start(file, parts) {
-        Ok(operation) => Arc::new(operation),
-        Err(why) => {
-            say(out, why.trim_end());
-            return Ended::Failed;
-        }
+    let operation: Arc<Operation> = match start(file, parts, (&send, &events), out) {
+        Ok(operation) => operation.into(),
+        Err(ended) => return ended,
     };
     for (name, address) in operation.addresses() {
         say(out, &format!("{name} listens on {address}"));
@@ -142,6 +139,50 @@ fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> Ended {
         Ended::Failed => operation.cut(),
     }
     ended
+}
+
+/// Starts the gateway on a thread of its own: it reads files and finds addresses, which may take long, and
+/// signals do not wait.
+///
+/// # Errors
+///
+/// It could not start, or was asked to end before.
+fn start(
+    file: ConfigFile,
+    parts: OperationParts,
+    (send, events): (&Sender<Event>, &Receiver<Event>),
+    out: &mut dyn Write,
+) -> Result<Box<Operation>, Ended> {
+    let started = send.clone();
+    let thread = ThreadBuilder::new("start").detached();
+    let spawned = thread.spawn(move || {
+        // Nobody receives it after the end.
+        let _ = started.send(Event::Started(Operation::start(file, parts).map(Box::new)));
+    });
+    if let Err(why) = spawned {
+        say(out, &format!("there is no thread for the start: {why}"));
+        return Err(Ended::Failed);
+    }
+    let mut later = Vec::new();
+    loop {
+        match events.recv() {
+            Ok(Event::Started(Ok(operation))) => {
+                // The files may have been read before the signal.
+                later.into_iter().for_each(|event| drop(send.send(event)));
+                return Ok(operation);
+            }
+            Ok(Event::Started(Err(why))) => {
+                say(out, why.trim_end());
+                return Err(Ended::Failed);
+            }
+            Ok(Event::Signal(received)) if matches!(received.name(), "SIGTERM" | "SIGINT") => {
+                say(out, &format!("{received}: ends before the start"));
+                return Err(Ended::Drained(None));
+            }
+            Ok(event) => later.push(event),
+            Err(_) => return Err(Ended::Failed),
+        }
+    }
 }
 
 /// Returns what a gateway runs on: as many loops as the machine has processors, and one more for
@@ -235,6 +276,8 @@ fn until_end(
                 });
             }
             Event::Drained(summary) => return Ended::Drained(summary),
+            // It has started before.
+            Event::Started(_) => {}
         }
     }
     Ended::Drained(None)

@@ -218,3 +218,74 @@ fn an_unsafe_request_that_a_server_has_got_does_not_fall_back() {
     other.accept().serve(OK);
     assert_eq!(client.message().body, "ok");
 }
+
+#[test]
+fn what_was_sent_goes_to_no_other_service_unless_its_method_is_safe() {
+    let empty = |method: &str| {
+        GET.replace("GET", method)
+            .replace("\r\n\r\n", "\r\nContent-Length: 0\r\n\r\n")
+    };
+    for method in ["DELETE", "PUT", "POST", "PATCH", "PURGE"] {
+        let (back, other) = (Upstream::new(), Upstream::new());
+        let fixture = Fixture::new(&with_other(&back, &other, FALLBACK));
+        let mut client = fixture.send(&empty(method));
+        let mut server = back.accept();
+        server.message();
+        fixture.clock.advance(Duration::from_millis(3500));
+        assert_eq!(client.message().status(), "504", "{method}");
+        assert!(other.is_quiet(), "{method}");
+        // Nothing of this one was sent.
+        let _port = back.stop();
+        let mut client = fixture.send(&empty(method));
+        other.accept().serve(OK);
+        assert_eq!(client.message().body, "ok", "{method}");
+    }
+}
+
+#[test]
+fn what_was_sent_in_an_earlier_attempt_goes_to_no_other_service_either() {
+    let (back, other) = (Upstream::new(), Upstream::new());
+    let settings = format!("limit = 1\nretry = {{ budget = 1.0, pause = \"1s\" }}\n{FALLBACK}");
+    let fixture = Fixture::new(&with_other(&back, &other, &settings));
+    let mut client = fixture.send(&GET.replace("GET", "PUT"));
+    let mut server = back.accept();
+    server.message();
+    drop(server);
+    // It waits for its next attempt, and another request has the permit then.
+    fixture.wait_idle();
+    let _second = fixture.send(GET);
+    let mut holds = back.accept();
+    holds.message();
+    fixture.clock.advance(Duration::from_secs(1));
+    let response = client.message();
+    let failed = response.field("tidegate-failed");
+    assert_eq!((response.status(), failed), ("502", Some("closed shop")));
+    assert!(other.is_quiet());
+}
+
+#[test]
+fn a_response_that_has_begun_has_the_time_of_the_fallback_too() {
+    let (back, other) = (Upstream::new(), Upstream::new());
+    let fixture = Fixture::new(&with_other(&back, &other, FALLBACK));
+    for (last, is_whole) in [(400, true), (600, false)] {
+        let mut client = fixture.send(GET);
+        let mut server = back.accept();
+        server.message();
+        server.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
+        assert!(client.head().starts_with("HTTP/1.1 200"));
+        fixture.clock.advance(Duration::from_millis(3500));
+        server.write("o");
+        assert_eq!(client.bytes(1), "o");
+        fixture.clock.advance(Duration::from_millis(last));
+        if is_whole {
+            server.write("k");
+        }
+        let rest = if is_whole {
+            client.bytes(1)
+        } else {
+            client.rest()
+        };
+        assert_eq!(rest, if is_whole { "k" } else { "" });
+    }
+    assert!(other.is_quiet());
+}

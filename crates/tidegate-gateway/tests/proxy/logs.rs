@@ -1,6 +1,7 @@
 //! The access log of a running gateway.
 
 use crate::operation::World;
+use crate::tunnels::{ACCEPT, ASK};
 use crate::*;
 
 /// Returns a value of a line.
@@ -528,5 +529,56 @@ fn a_tunnel_has_one_line_when_it_has_ended() {
     has(
         &world.lines(4)[1],
         &[("upstream", "back"), ("server", &back.address())],
+    );
+}
+
+#[test]
+fn a_body_that_is_malformed_is_logged_with_its_status_although_the_client_leaves() {
+    let back = Upstream::new();
+    let world = World::with_route(&[&back], "");
+    let head = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for _ in 0..20 {
+        let mut client = world.send(&format!("{head}2\r\nhi\r\n"));
+        let mut server = back.accept();
+        server.head();
+        assert_eq!(server.bytes(7), "2\r\nhi\r\n");
+        client.write("no length\r\n");
+        drop(client);
+        assert_eq!(server.rest(), "");
+    }
+    for line in world.lines(20) {
+        has(&line, &[("status", "400"), ("outcome", "refused")]);
+    }
+}
+
+#[test]
+fn a_tunnel_that_is_cut_at_the_end_says_so() {
+    let back = Upstream::new();
+    let text = route(&[&back], "tunnel = {}") + "[drain]\nannounce = \"0s\"\ndeadline = \"5s\"\n";
+    let world = World::new(&text);
+    let open = || {
+        let mut client = world.send(ASK);
+        let mut server = back.accept();
+        server.message();
+        server.write(ACCEPT);
+        client.head();
+        (client, server)
+    };
+    let (_held, ended) = (open(), open());
+    drop(ended);
+    let lines = world.lines(1);
+    has(&lines[0], &[("status", "101"), ("outcome", "success")]);
+    let drained = world.operation.drain();
+    world.clock.advance(Duration::from_secs(6));
+    drained.wait().unwrap();
+    let lines = world.lines(2);
+    has(
+        &lines[1],
+        &[
+            ("status", "101"),
+            ("outcome", "failed"),
+            ("reason", "closing"),
+            ("cut", "true"),
+        ],
     );
 }

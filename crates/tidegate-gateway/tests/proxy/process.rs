@@ -122,6 +122,15 @@ impl Program {
         );
     }
 
+    /// Returns `true` if the program handles SIGTERM and SIGINT.
+    fn handles_signals(&self) -> bool {
+        const BOTH: u64 = 1 << 14 | 1 << 1;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        caught & BOTH == BOTH
+    }
+
     pub(crate) fn status(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
@@ -493,4 +502,24 @@ fn a_wrong_token_and_a_peer_that_may_not_send_the_proxy_protocol_are_reported() 
         assert!(said.contains(text), "{text}: {said}");
     }
     assert!(!said.contains("marker"), "{said}");
+}
+
+#[test]
+fn a_signal_ends_a_start_that_waits() {
+    for signal in ["TERM", "INT"] {
+        let text = "include = \"/dev/stdin\"\n[listen]\nhttp = \"127.0.0.1:0\"\n[route.r]\nrespond = 200\n";
+        let mut program = Program::start_with("waits", text, |command| {
+            command.stdin(Stdio::piped());
+        });
+        let input = program.input();
+        // Before they are handled, they would end the program in another way.
+        tidegate_testkit::until("signals are handled", || program.handles_signals());
+        program.signal(signal);
+        assert_eq!(
+            program.rest(),
+            format!("SIG{signal} received: ends before the start\nended\n")
+        );
+        assert_eq!(program.status(), Some(0));
+        drop(input);
+    }
 }

@@ -8,7 +8,7 @@ use crate::*;
 
 pub(crate) const ASK: &str = "GET /live HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                    Sec-WebSocket-Key: x\r\n\r\n";
-const ACCEPT: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+pub(crate) const ACCEPT: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
                       Upgrade: websocket\r\nSec-WebSocket-Accept: y\r\n\r\n";
 
 /// Opens a tunnel. Returns both ends.

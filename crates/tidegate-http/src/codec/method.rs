@@ -59,7 +59,7 @@ impl<'a> Method<'a> {
     /// Returns `true` if a request of this method only asks for something (RFC 9110, 9.2.1). No unknown
     /// method is safe.
     #[inline]
-    pub(crate) const fn is_safe(self) -> bool {
+    pub const fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
     }
 }

@@ -60,7 +60,7 @@ settings! {
         times: Count = Count(1),
         /// The share of requests that may be repeated.
         budget: Ratio = Ratio(Share::percent(20)),
-        /// The pause before each further attempt.
+        /// The pause before each further attempt, shortened at random by up to a half.
         pause: Duration = Duration::ZERO,
         /// The time for each attempt; off means what is left of `timeout`. It does not run while the
         /// client sends the body, and begins anew with the last byte, or when the server takes no more.
