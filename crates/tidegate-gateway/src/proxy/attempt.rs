@@ -24,7 +24,7 @@ impl ProxyRoute {
     pub(super) fn begin_tries(&self) -> Option<Tries> {
         let retry = self.retry.as_ref()?;
         let whole = self.timeout().unwrap_or(NO_LIMIT);
-        Some(Box::new(retry.begin(self.command.call().timeout(whole))))
+        Some(retry.begin(self.command.call().timeout(whole)))
     }
 
     /// Asks for the admission of an attempt.
@@ -62,7 +62,7 @@ impl Flight {
         let has_body = state.body.is_some();
         drop(state);
         if !self.proxy.waits {
-            let admitted = self.proxy.admit(has_body, tries.as_mut());
+            let admitted = self.proxy.admit(has_body, tries.as_deref_mut());
             if let Some(mut state) = self.lock() {
                 state.tries = tries;
             }

@@ -46,9 +46,8 @@ use crate::access::Outcome;
 use crate::command::{Problem, Reason};
 use crate::fields::{Options, RequestId};
 
-/// The attempts of a request whose route has retries. Apart from the request, which is smaller so and
-/// costs less to make: most have none.
-pub(super) type Tries = Box<Attempts<(), Infallible>>;
+/// The attempts of a request whose route has retries.
+pub(super) type Tries = Attempts<(), Infallible>;
 
 /// The state of a request, borrowed for one step.
 pub(super) type Locked<'a> = RefMut<'a, State>;
@@ -84,7 +83,7 @@ pub(super) struct Start {
     pub(super) most_body: u64,
     pub(super) body: Option<Body>,
     pub(super) back: DeferredResponse,
-    pub(super) tries: Option<Tries>,
+    pub(super) tries: Option<Box<Tries>>,
     pub(super) tunnel: Option<Box<Wanted>>,
     pub(super) began: u64,
     /// When the time of the request is over, in nanoseconds.
@@ -162,7 +161,8 @@ pub(super) struct State {
     pub(super) blocked: bool,
     /// The client and the server have agreed that the body is sent.
     pub(super) continued: bool,
-    pub(super) tries: Option<Tries>,
+    /// A box: most requests have none, and are smaller so.
+    pub(super) tries: Option<Box<Tries>>,
     /// The server of the last attempt.
     pub(super) server: Option<Chosen<Answer>>,
     /// Why the last attempt has failed that was made before the one in progress.
@@ -323,7 +323,7 @@ pub(super) struct Rest {
     stage: Stage,
     back: Option<Back>,
     body: Option<Body>,
-    tries: Option<Tries>,
+    tries: Option<Box<Tries>>,
     timers: [Option<CoarseTimer>; 2],
 }
 

@@ -207,7 +207,7 @@ impl Caller {
             most_body: found.most_body,
             body: has_body.then(|| found.request.into_body()),
             back: response.defer(),
-            tries,
+            tries: tries.map(Box::new),
             tunnel: wanted,
             began,
             until,

@@ -19,7 +19,7 @@ fn a_fallback_may_be_another_upstream() {
     assert_eq!(response.field("tidegate-failed"), Some("connect shop"));
     // It fails, too.
     client.write(GET);
-    drop(other);
+    let _other = other.stop();
     let response = client.message();
     assert_eq!(response.status(), "502");
     fixture.wait_idle();
