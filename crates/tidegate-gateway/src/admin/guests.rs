@@ -1,14 +1,23 @@
 //! The connections of the listener, and which of them makes room for another one.
 //!
 //! Probes of an orchestrator have no token, and neither has a client that opens connections and
-//! sends nothing. So there is always a place: if all are taken, the connection that is idle for longest
-//! is closed. One is idle unless it waits for a response that a thread prepares, or reads a stream.
+//! sends nothing, or reads none of its responses. So there is always a place: if all are taken, one of the
+//! others is closed.
+//!
+//! * *Kept*: it waits for a response that a thread prepares, or reads a stream. It is never closed.
+//! * *Stalled*: its client does not read a response. Nothing more is read from it, so its last request
+//!   says since when.
+//! * *Idle*: all others.
+//!
+//! The connection that is idle for longest is closed, or, if too few are idle, the one that is stalled for
+//! longest.
 //!
 //! # Invariants
 //!
 //! * At most [`PLACES`] connections are open, and a few more that are being closed.
 //! * At least [`FREE`] of the places are for connections that are idle: so many can be new before
 //!   one that has just come is closed. An event loop accepts fewer at a time than that.
+//! * A new connection never makes room for itself.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,6 +88,11 @@ impl Guests {
     fn enter(&self, channel: &Channel) -> (u64, Option<Channel>) {
         let mut seats = self.lock();
         let number = seats.step();
+        // Before the new one is there: it may be a probe.
+        let left = match seats.taken.len() < PLACES {
+            true => None,
+            false => seats.make_room(),
+        };
         let seat = Seat {
             channel: channel.clone(),
             used: number,
@@ -86,14 +100,6 @@ impl Guests {
             kept: 0,
         };
         seats.taken.insert(number, seat);
-        if seats.taken.len() <= PLACES {
-            return (number, None);
-        }
-        let idle = seats.taken.iter().filter(|(_, seat)| seat.kept == 0);
-        // One whose response is not sent yet comes last.
-        let oldest = idle.min_by_key(|(_, seat)| (seat.channel.pending_bytes() > 0, seat.used));
-        let oldest = oldest.map(|(number, _)| *number);
-        let left = oldest.and_then(|number| seats.taken.remove(&number));
         (number, left.map(|seat| seat.channel))
     }
 
@@ -117,6 +123,26 @@ impl Seats {
     fn step(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+
+    /// Removes the connection that makes room for another one.
+    fn make_room(&mut self) -> Option<Seat> {
+        let others = self.taken.iter().filter(|(_, seat)| seat.kept == 0);
+        let others = others.map(|(number, seat)| (seat.is_stalled(), seat.used, *number));
+        let others: Vec<_> = others.collect();
+        let idle = others.iter().filter(|(is_stalled, ..)| !is_stalled).count();
+        let too_few_idle = idle < FREE;
+        let left = others
+            .iter()
+            .min_by_key(|(is_stalled, used, _)| (*is_stalled != too_few_idle, *used));
+        left.and_then(|(_, _, number)| self.taken.remove(number))
+    }
+}
+
+impl Seat {
+    /// Returns `true` if the client has not read a response that was made.
+    fn is_stalled(&self) -> bool {
+        self.channel.pending_bytes() > 0
     }
 }
 

@@ -139,7 +139,7 @@ struct World {
     events: Arc<Events>,
     clock: ManualClock,
     cart: Command,
-    _group: NetGroup,
+    group: NetGroup,
 }
 
 /// Returns the time of all events.
@@ -188,7 +188,7 @@ impl World {
             events,
             clock,
             cart,
-            _group: group,
+            group,
         })
     }
 
