@@ -45,6 +45,14 @@ impl WeakServer {
         Some(ServerState { weight, shared })
     }
 
+    /// From now on, there are no checks. A server that is down stays down: requests that have begun before
+    /// a reload can still choose it.
+    pub(crate) fn forget_checker(&self) {
+        if let Some(server) = self.get(0) {
+            server.set_checker(0);
+        }
+    }
+
     /// Returns `true` if the server is not used any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.0.strong_count() == 0

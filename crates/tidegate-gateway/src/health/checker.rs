@@ -1,13 +1,14 @@
 //! The checks of one server. They run on one loop and block nothing.
 //!
 //! A check ends before the next one begins. The first ones of the servers of an upstream are spread
-//! over the time between two checks. Dropping the checker ends them, and so does another one of the same
-//! server that begins: requests that have begun before a reload keep the old checker for long.
+//! over the time between two checks. They end when the checker is dropped, when another one of the same
+//! server begins, and when the server forgets its checker, because the settings in force do not have the
+//! server any more: requests that have begun before a reload keep the old checker for long.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -83,8 +84,8 @@ pub(crate) struct Checker {
     group: NetGroup,
     /// The number of the loop.
     home: usize,
-    number: u64,
-    has_begun: AtomicBool,
+    /// The number of its checks, another one each time that they begin; 0 before that.
+    number: AtomicU64,
     /// When the first check is due after the beginning.
     first: Duration,
     results: Mutex<Thresholds>,
@@ -105,36 +106,38 @@ impl Checker {
             config: config.clone(),
             group: group.clone(),
             home: index % group.loops().len().max(1),
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
-            has_begun: AtomicBool::new(false),
+            number: AtomicU64::new(0),
             first: config.every / parts * part,
             results: Mutex::new(Thresholds::new(config.up.0, config.down.0)),
         })
     }
 
-    /// Begins the checks, the first time that it is called. Those of an earlier checker of the same
-    /// server end.
+    /// Begins the checks, unless they run. Those of another checker of the same server end. Called under
+    /// the lock of the settings in force.
     pub(crate) fn begin(self: &Arc<Self>) {
-        if !self.has_begun.swap(true, Ordering::Relaxed) {
-            self.server.state.set_checker(self.number);
-            Self::check_after(&Arc::downgrade(self), self.first, self);
+        let number = self.number.load(Ordering::Relaxed);
+        if number == 0 || !self.counts(number) {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            self.number.store(number, Ordering::Relaxed);
+            self.server.state.set_checker(number);
+            Self::check_after(&Arc::downgrade(self), (self.first, number), self);
         }
     }
 
-    /// Returns `true` until another checker of the same server begins.
-    fn counts(&self) -> bool {
-        self.server.state.is_checked_by(self.number)
+    /// Returns `true` until other checks of the same server begin, or the server forgets these.
+    fn counts(&self, number: u64) -> bool {
+        self.server.state.is_checked_by(number)
     }
 
     fn home(&self) -> Option<&EventLoop> {
         self.group.loops().iter().nth(self.home)
     }
 
-    fn check_after(weak: &Weak<Self>, after: Duration, this: &Self) {
+    fn check_after(weak: &Weak<Self>, (after, number): (Duration, u64), this: &Self) {
         let weak = weak.clone();
         let check = move || {
-            if let Some(checker) = weak.upgrade().filter(|own| own.counts()) {
-                checker.check();
+            if let Some(checker) = weak.upgrade().filter(|own| own.counts(number)) {
+                checker.check(number);
             }
         };
         // A loop that takes no timers is ending.
@@ -142,7 +145,7 @@ impl Checker {
     }
 
     /// Begins a check. When it has ended, the next one is due after the time between two.
-    fn check(self: Arc<Self>) {
+    fn check(self: Arc<Self>, number: u64) {
         let weak = Arc::downgrade(&self);
         let result: Pending = match self.config.kind {
             HealthKind::Http => Box::pin(self.ask()),
@@ -150,10 +153,10 @@ impl Checker {
         };
         let check = async move {
             let result = result.await;
-            // Otherwise nothing uses the server any more, or another one checks it.
-            if let Some(checker) = weak.upgrade().filter(|own| own.counts()) {
-                checker.report(result);
-                Self::check_after(&weak, checker.config.every, &checker);
+            // Otherwise nothing uses the server any more, or it is checked by others or not at all.
+            if let Some(checker) = weak.upgrade().filter(|own| own.counts(number)) {
+                checker.report(number, result);
+                Self::check_after(&weak, (checker.config.every, number), &checker);
             }
         };
         // A loop that takes no futures is ending.
@@ -215,7 +218,7 @@ impl Checker {
     }
 
     /// Counts a result, and changes the state of the server if it is time.
-    fn report(&self, result: Result<(), Fault>) {
+    fn report(&self, number: u64, result: Result<(), Fault>) {
         if let Err(fault) = &result
             && fault.is_ours
         {
@@ -234,7 +237,7 @@ impl Checker {
         let changed = results.add(result.is_ok(), state.is_up());
         drop(results);
         // Other checks may have begun meanwhile.
-        if !changed.is_some_and(|is_up| state.set_up_by(self.number, is_up)) {
+        if !changed.is_some_and(|is_up| state.set_up_by(number, is_up)) {
             return;
         }
         let what = match result {
@@ -265,4 +268,59 @@ fn is_too_large(why: &WaitError<Failure>) -> bool {
 
 fn contains(body: &[u8], text: &[u8]) -> bool {
     text.is_empty() || body.windows(text.len()).any(|some| some == text)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Checks that end and begin again.
+
+    use std::net::TcpListener;
+
+    use tidegate::ManualClock;
+
+    use super::*;
+    use crate::config::tests::config_of;
+
+    /// A reload may have taken over a checker before a lookup in the settings then in force ended its
+    /// checks.
+    #[test]
+    fn checks_that_have_ended_begin_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let at = listener.local_addr().unwrap();
+        let config = config_of(&format!(
+            "[listen]\nhttp = \"127.0.0.1:0\"\n\
+             [upstream.back]\nservers = \"{at}\"\nhealth = {{ kind = \"tcp\", every = \"1s\" }}\n"
+        ));
+        let upstream = &config.upstreams[0].value;
+        let clock = ManualClock::new();
+        let group = NetGroup::builder("checks").loops(1).clock(&clock);
+        let group = group.build().unwrap();
+        let state = ServerState::new(1, None);
+        let server = Checked {
+            upstream: "back".to_owned(),
+            at: upstream.servers[0].at.clone(),
+            addresses: Vec::new(),
+            label: Arc::from("back"),
+            state: state.clone(),
+            client: HttpClient::builder(&group).build(),
+            url: String::new(),
+            reports: Reports::new((&clock).into()),
+        };
+        let health = upstream.health.as_ref().unwrap();
+        let checker = Checker::new(server, health, &group, (0, 1));
+        let is_checked = || {
+            clock.advance(Duration::from_secs(1));
+            listener.accept().is_ok()
+        };
+        checker.begin();
+        tidegate_testkit::until("it is checked", is_checked);
+        state.downgrade().forget_checker();
+        // No check is in progress any more.
+        let turn = group.loops().next().submit(|| ());
+        turn.unwrap().wait().unwrap();
+        while listener.accept().is_ok() {}
+        checker.begin();
+        tidegate_testkit::until("it is checked again", is_checked);
+    }
 }

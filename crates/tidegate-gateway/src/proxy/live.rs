@@ -179,11 +179,16 @@ pub(super) struct FallbackRoute {
 }
 
 impl Live {
-    /// Begins what runs beside requests, when the configuration is in force: the health checks.
-    pub(crate) fn begin(&self) {
+    /// Begins what runs beside requests, when the configuration is in force: the health checks. Ends what
+    /// ran for upstreams of the configuration before that are gone.
+    pub(crate) fn begin(&self, before: Option<&Self>) {
         self.upstreams
             .values()
             .for_each(|upstream| upstream.begin());
+        let before = before.iter().flat_map(|before| before.upstreams.values());
+        before
+            .filter(|old| !self.upstreams.contains_key(&old.name))
+            .for_each(|gone| gone.end());
     }
 
     /// Returns the upstreams as operators see them, in the order of the configuration.

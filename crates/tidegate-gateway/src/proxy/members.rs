@@ -121,8 +121,10 @@ impl<H: ExchangeHandler> Members<H> {
         checkers.for_each(Checker::begin);
     }
 
-    /// Ends the health checks of servers that have none any more. Without any, a server is up.
-    pub(super) fn end_checks(&self) {
+    /// Ends the health checks of servers that have none any more, or are no members. A member without any
+    /// is up.
+    pub(super) fn end_checks(&self, roster: &Roster) {
+        roster.forget_checkers(|other| self.find(other).is_some());
         for (member, state) in self.list.iter().zip(&self.states) {
             if member.checker.is_none() {
                 state.end_checks();

@@ -25,7 +25,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
     }
 
     /// Looks up the name of a setting, if it has one, again and again. Ends with the upstream, or when
-    /// another one with the same name takes its place.
+    /// other settings take its place, or none.
     fn look_up(weak: &Weak<Self>, setting: usize) {
         let Some(upstream) = Self::wanted(weak) else {
             return;
@@ -50,7 +50,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         });
     }
 
-    /// Returns the upstream, unless another one has taken its place.
+    /// Returns the upstream, unless other settings have taken its place, or it is gone.
     fn wanted(weak: &Weak<Self>) -> Option<Arc<Self>> {
         let own = weak.upgrade();
         own.filter(|own| !own.roster.is_over(own.number))

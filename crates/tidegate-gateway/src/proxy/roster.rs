@@ -7,8 +7,10 @@
 //! # Invariants
 //!
 //! * Of an upstream, one set of settings is in force: that with the number `in_force`. Only its limits and
-//!   checks apply.
-//! * Locks are taken in this order: `in_force`, the members of an upstream, `known`.
+//!   checks apply. A server that it does not have is not checked.
+//! * An upstream that is gone has no settings in force: `in_force` is [`GONE`], for ever. If the name comes
+//!   back, it is another upstream.
+//! * Locks are taken in this order: `in_force`, the members of an upstream, `known`, the checker of a server.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +18,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::balance::{ServerState, WeakServer};
 use crate::config::Address;
+
+/// Larger than the number of all settings.
+const GONE: u64 = u64::MAX;
 
 /// What makes a server the same as one of other settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +79,22 @@ impl Roster {
         (*in_force == number).then(apply)
     }
 
-    /// Returns `true` if others have taken the place of these settings.
+    /// From now on, no settings are in force: the upstream is gone. Ends the checks of all servers.
+    pub(super) fn end(&self) {
+        let mut in_force = locked(&self.in_force);
+        *in_force = GONE;
+        self.forget_checkers(|_| false);
+    }
+
+    /// Ends the checks of the servers that the settings in force do not have. The servers themselves do not
+    /// change: requests that have begun before are in flight there.
+    pub(super) fn forget_checkers(&self, is_member: impl Fn(&Identity) -> bool) {
+        let known = locked(&self.known);
+        let others = known.iter().filter(|(own, _)| !is_member(own));
+        others.for_each(|(_, server)| server.forget_checker());
+    }
+
+    /// Returns `true` if others have taken the place of these settings, or the upstream is gone.
     pub(super) fn is_over(&self, number: u64) -> bool {
         *locked(&self.in_force) > number
     }
@@ -134,5 +154,22 @@ mod tests {
         roster.put_in_force(two, || ());
         assert!(!applies(one) && applies(two));
         assert!(roster.is_over(one) && !roster.is_over(two));
+        roster.end();
+        assert!(!applies(one) && !applies(two) && roster.is_over(two));
+    }
+
+    #[test]
+    fn a_server_that_is_no_member_any_more_is_not_checked() {
+        let roster = Roster::default();
+        let one = roster.server(&identity(80, 0), 1, None);
+        let two = roster.server(&identity(81, 0), 1, None);
+        one.set_checker(1);
+        two.set_checker(2);
+        assert!(two.set_up_by(2, false));
+        roster.forget_checkers(|own| *own == identity(80, 0));
+        assert!(one.is_checked_by(1) && !two.is_checked_by(2));
+        assert!(!two.is_up(), "requests that have begun do not choose it");
+        roster.end();
+        assert!(!one.is_checked_by(1));
     }
 }

@@ -151,18 +151,24 @@ impl<H: ExchangeHandler> UpstreamState<H> {
     }
 
     /// Puts the settings in force: the limits of the servers, and their health checks. The checks of
-    /// earlier settings end.
+    /// earlier settings end, also those of servers that are gone.
     pub(super) fn begin(&self) {
         let members = self.roster.put_in_force(self.number, || self.apply());
         // The last one closes connections. Not under a lock.
         drop(members);
     }
 
+    /// Ends the health checks and the lookups of names: the configuration in force does not have the
+    /// upstream any more. Requests in flight go on.
+    pub(super) fn end(&self) {
+        self.roster.end();
+    }
+
     /// Applies the settings to the servers. Called when the settings are in force. Returns the members.
     pub(super) fn apply(&self) -> Arc<Members<H>> {
         let members = self.newest();
         members.set_max_in_flight(self.config.max_in_flight.map(|most| most.0));
-        members.end_checks();
+        members.end_checks(&self.roster);
         members.begin_checks();
         members
     }

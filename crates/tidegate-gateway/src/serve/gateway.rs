@@ -177,7 +177,7 @@ impl Gateway {
                 }
             }
         }
-        live.begin();
+        live.begin(None);
         Ok(Self {
             lives,
             parts,
@@ -234,7 +234,7 @@ impl Gateway {
         let certificates = std::mem::take(&mut changes.certificates).into_iter();
         certificates.for_each(NewCertificates::apply);
         self.lives.replace(&live);
-        live.begin();
+        live.begin(Some(&before.live));
         self.retire(&changes.accept_last(self.ground()));
         // Their idle connections end now, the others when their requests and tunnels have ended.
         close_all(&gone, Duration::MAX);

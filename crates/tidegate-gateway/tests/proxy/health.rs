@@ -1,5 +1,6 @@
 //! Health checks.
 
+use crate::operation::{World, operated};
 use crate::*;
 
 fn text(servers: &[&Upstream], health: &str) -> String {
@@ -180,6 +181,37 @@ fn a_reload_ends_the_old_checks_although_a_request_keeps_the_old_configuration()
     server.write(OK);
     assert_eq!(client.message().body, "ok");
     assert!(is_up() && back.is_quiet());
+}
+
+/// A reload removes the server, or the whole upstream, while a check of it is in progress.
+#[test]
+fn a_server_that_is_gone_is_not_checked_although_a_request_is_in_flight() {
+    let (one, two) = (Upstream::new(), Upstream::new());
+    let health = "path = \"/\", up = 1, down = 1";
+    let without_server = text(&[&two], health);
+    for without in ["[route.r]\nrespond = 200\n", &*without_server] {
+        let world = World::new(&format!("{}timeout = false\n", text(&[&one, &two], health)));
+        let mut client = world.send(GET);
+        let mut server = one.accept();
+        server.message();
+        world.clock.advance(A_MOMENT);
+        let mut checked = one.accept();
+        checked.message();
+        world.files.write("/tidegate.toml", &operated(without));
+        world.operation.reload("test").unwrap();
+        checked.write(BAD);
+        checked.rest();
+        world.pass_the_loop();
+        world.clock.advance(Duration::from_secs(300));
+        world.pass_the_loop();
+        assert!(one.is_quiet(), "{without}");
+        let changes = format!("{:?}", world.parts.reports.events.latest());
+        assert!(!changes.contains(&one.address()), "{changes}");
+        server.write(OK);
+        assert_eq!(client.message().body, "ok");
+        drop(world);
+        while two.try_accept().is_some() {}
+    }
 }
 
 #[test]

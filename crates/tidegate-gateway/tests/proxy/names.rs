@@ -227,6 +227,48 @@ fn old_settings_look_up_no_names() {
 }
 
 #[test]
+fn a_name_is_not_looked_up_for_an_upstream_that_is_gone() {
+    let named = Named::new();
+    let Named {
+        one, two, world, ..
+    } = &named;
+    let mut client = world.send(GET);
+    let mut server = one.accept();
+    server.message();
+    let without = operated("[route.r]\nrespond = 200\n");
+    world.files.write("/tidegate.toml", &without);
+    world.operation.reload("test").unwrap();
+    *named.answer.lock().unwrap() = Some(vec![address(two)]);
+    for _ in 0..30 {
+        world.clock.advance(Duration::from_secs(1));
+        world.pass_the_loop();
+    }
+    assert_eq!(world.last_change().1, "reload");
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn an_address_that_its_name_has_lost_is_not_checked_although_a_request_is_in_flight() {
+    let health = "health = { kind = \"tcp\", every = \"100s\", timeout = \"90s\" }";
+    let named = Named::with(true, |one, _| text(address(one).port(), health));
+    let Named {
+        one, two, world, ..
+    } = &named;
+    let mut client = world.send(GET);
+    let mut server = one.accept();
+    server.message();
+    world.clock.advance(Duration::from_millis(200));
+    assert_eq!(one.accept().rest(), "", "it is checked");
+    named.change(Some(vec![address(two)]), ": 127.0.0.2");
+    world.clock.advance(Duration::from_secs(300));
+    world.pass_the_loop();
+    assert!(one.is_quiet());
+    server.write(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
 fn a_lookup_that_hangs_delays_neither_the_start_nor_other_upstreams() {
     let back = Upstream::new();
     let (never, hangs) = promise::<Vec<SocketAddr>>();

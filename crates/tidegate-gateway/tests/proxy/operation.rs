@@ -166,6 +166,12 @@ impl World {
         client
     }
 
+    /// Waits until the loop of requests has done what came before.
+    pub(crate) fn pass_the_loop(&self) {
+        let refused = self.send(&GET.replace("/a", "/%zz")).message();
+        assert_eq!(refused.status(), "400");
+    }
+
     /// Sends a request to the listener for operators, and returns the connection.
     pub(crate) fn operator(&self, line: &str, fields: &str, body: &str) -> Peer {
         let mut peer = Peer::new(TcpStream::connect(self.address("admin")).unwrap());
