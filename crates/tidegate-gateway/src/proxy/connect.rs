@@ -47,22 +47,31 @@ impl Connecting {
             return self.refuse(Reason::NoServer.into(), response);
         };
         let limit = tunnel.command.timeout().unwrap_or(Duration::MAX);
-        let connected = self.connect(proxy, &chosen, limit);
+        let connected = self.connect(proxy, &chosen, limit).share();
+        let connected = connected.expect("nothing has taken the outcome");
         let (back, idle) = (response.defer(), tunnel.idle);
-        connected.finally(move |connected| match connected {
-            Outcome::Success(server) => {
-                entry.verdict(true);
-                let held = Held {
-                    admission: Admission::new(entry, None),
-                    lease,
-                };
-                self.begin(server.clone(), held, back, idle);
+        // If the client leaves, nobody waits for the connection.
+        let (closed, pending) = (self.client.closed(), connected.clone());
+        let leaves = closed.listen(move |_| {
+            pending.cancel();
+        });
+        connected.on_complete(move |connected| {
+            drop(leaves);
+            match connected {
+                Outcome::Success(server) => {
+                    entry.verdict(true);
+                    let held = Held {
+                        admission: Admission::new(entry, None),
+                        lease,
+                    };
+                    self.begin(server.clone(), held, back, idle);
+                }
+                Outcome::Failure(why) if NetError::is_out_of_descriptors(why) => {
+                    entry.verdict(Verdict::Ignored);
+                    self.out_of_descriptors(why, back);
+                }
+                _ => self.failed(&entry, limit, back),
             }
-            Outcome::Failure(why) if NetError::is_out_of_descriptors(why) => {
-                entry.verdict(Verdict::Ignored);
-                self.out_of_descriptors(why, back);
-            }
-            _ => self.failed(&entry, limit, back),
         });
     }
 
@@ -99,8 +108,12 @@ impl Connecting {
         }
     }
 
-    /// Begins to pass bytes.
+    /// Begins to pass bytes, unless the client has left.
     fn begin(self, server: Channel, held: Held, back: DeferredResponse, idle: Duration) {
+        if back.is_closed() {
+            server.close().on_complete(move |_| drop(held));
+            return self.log(End::left(&self.route.gate, self.home), 0);
+        }
         let passage = self.passage();
         server.fire_event(Hold(Mutex::new(Some((held, passage.clone())))));
         let back = back.status(200).id((&self.route.gate.ids, &self.id));

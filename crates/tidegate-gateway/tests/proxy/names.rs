@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use tidegate::promise::{Completion, Failure, Promise, promise};
 use tidegate_gateway::Resolver;
 
+use crate::logs::value;
 use crate::operation::{World, operated};
 use crate::*;
 
@@ -352,6 +353,23 @@ fn requests_wait_for_a_first_lookup_for_connect_timeout_at_most() {
         assert_eq!(failed.field("tidegate-failed"), Some("connect shop"));
         assert!(awaited.back.is_quiet(), "the name was looked up elsewhere");
     }
+}
+
+#[test]
+fn a_client_that_leaves_before_its_tunnel_is_connected_is_logged_as_such() {
+    let awaited = Awaited::new(TUNNEL);
+    let client = awaited.send(CONNECT);
+    drop(client);
+    let lines = awaited.world.lines(1);
+    assert_eq!(value(&lines[0], "reason"), Some("client_left"), "{lines:?}");
+    assert_eq!(value(&lines[0], "status"), Some("0"), "{lines:?}");
+    tidegate_testkit::until("nothing is held", || {
+        let snapshots = awaited.world.parts.isolation.snapshots();
+        snapshots.iter().all(|one| one.active == 0)
+    });
+    assert!(awaited.found.succeed(vec![address(&awaited.back)]).is_ok());
+    awaited.world.pass_the_loop();
+    assert!(awaited.back.is_quiet(), "nobody waits for the connection");
 }
 
 /// Another configuration looks up the name again. The request has begun under the old one.
