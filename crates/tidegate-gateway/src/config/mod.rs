@@ -53,7 +53,7 @@ pub use setting::{Field, Leaf, Origin, Reading, Scope, Section, Setting, Shape, 
 pub use source::{Excerpt, FileId, Place, Sources, Span};
 pub use tree::{Entry, Node, Value, Variables};
 pub use values::{
-    Address, Balance, ClientCertificate, Count, HealthKind, LimitKind, Method, Network, Ratio,
-    Secret, Status, Statuses,
+    Address, Balance, ClientCertificate, Count, FilePath, HealthKind, LimitKind, Method, Network,
+    Ratio, Secret, Status, Statuses,
 };
 pub use watch::FileWatch;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::notation::{Share, Size, duration, show_duration};
@@ -51,6 +52,62 @@ impl Leaf for PathBuf {
 
     fn show(&self) -> String {
         format!("{self:?}")
+    }
+}
+
+/// The path of a file or a directory. It prints itself as it is in the configuration: the values of
+/// variables are not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FilePath {
+    path: PathBuf,
+    /// The text with its variables, if it has any.
+    written: Option<String>,
+}
+
+impl From<PathBuf> for FilePath {
+    fn from(path: PathBuf) -> Self {
+        Self {
+            path,
+            written: None,
+        }
+    }
+}
+
+impl Deref for FilePath {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Display for FilePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.written {
+            Some(written) => f.write_str(written),
+            None => self.path.display().fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for FilePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+impl Leaf for FilePath {
+    const EXPECTED: &'static str = PathBuf::EXPECTED;
+
+    fn parse(node: &Node) -> Result<Self, String> {
+        Ok(Self {
+            path: PathBuf::parse(node)?,
+            written: node.written.clone(),
+        })
+    }
+
+    fn show(&self) -> String {
+        self.path.show()
     }
 }
 
@@ -252,6 +309,22 @@ impl Address {
                 host == "localhost" || number.is_ok_and(|ip| ip.is_loopback())
             }
         }
+    }
+}
+
+impl Address {
+    /// Returns a message about this address in which a variable is as it is in the file. `label` is the
+    /// address as operators see it.
+    pub(crate) fn hide_in(&self, message: &str, label: &str) -> String {
+        if !label.contains("${") {
+            return message.to_owned();
+        }
+        let own = match self {
+            Self::Unix(path) => path.display().to_string(),
+            Self::Tcp { .. } => self.to_string(),
+        };
+        let label = label.strip_prefix("unix:").unwrap_or(label);
+        message.replace(&own, label)
     }
 }
 

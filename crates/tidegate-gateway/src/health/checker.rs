@@ -223,11 +223,13 @@ impl Checker {
             && fault.is_ours
         {
             let (upstream, label) = (&self.server.upstream, &self.server.label);
-            let what = format!("upstream.{upstream} {label}: not checked: {}", fault.why);
+            let why = self.server.at.hide_in(&fault.why, label);
+            let what = format!("upstream.{upstream} {label}: not checked: {why}");
             return self.server.reports.problems.report("descriptors", what);
         }
         let Checked {
             upstream,
+            at,
             label,
             reports,
             state,
@@ -242,7 +244,10 @@ impl Checker {
         }
         let what = match result {
             Ok(()) => format!("upstream.{upstream} {label}: is up"),
-            Err(fault) => format!("upstream.{upstream} {label}: is down: {}", fault.why),
+            Err(fault) => {
+                let why = at.hide_in(&fault.why, label);
+                format!("upstream.{upstream} {label}: is down: {why}")
+            }
         };
         reports.change("health", what);
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate::http::{DeferredResponse, Response};
 use tidegate::isolate::{Entry, Verdict};
 use tidegate::net::{Channel, ChannelOptions, Client, Handler, NetError};
-use tidegate::promise::{Completion, Failure, Outcome};
+use tidegate::promise::{Completion, Outcome};
 
 use super::answer::Answer;
 use super::held::{Admission, Held};
@@ -68,7 +68,8 @@ impl Connecting {
                 }
                 Outcome::Failure(why) if NetError::is_out_of_descriptors(why) => {
                     entry.verdict(Verdict::Ignored);
-                    self.out_of_descriptors(why, back);
+                    let why = chosen.place().0.hide_in(&why.to_string(), chosen.label());
+                    self.out_of_descriptors(&why, back);
                 }
                 _ => self.failed(&entry, limit, back),
             }
@@ -124,7 +125,7 @@ impl Connecting {
     }
 
     /// Refuses the tunnel. The server is not the cause.
-    fn out_of_descriptors(self, why: &Failure, back: DeferredResponse) {
+    fn out_of_descriptors(self, why: &str, back: DeferredResponse) {
         let problems = &self.route.gate.reports.problems;
         problems.report("descriptors", format!("route.{}: {why}", self.route.name));
         self.refuse(Reason::Descriptors.into(), back);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tidegate::http::Files;
 use tidegate::isolate::{Isolation, RetryBudget};
 use tidegate_core::internal::as_nanos;
+use tidegate_http::FilesError;
 
 use super::answer::Answer;
 use super::gate::Gate;
@@ -211,10 +212,16 @@ fn action(route: &Route) -> Result<Option<Action>, String> {
     let Some(files) = &route.files else {
         return Ok(None);
     };
-    let service = Files::builder(&files.root).index(&files.index).build();
+    let service = Files::builder(&*files.root).index(&files.index).build();
+    let root = &files.root;
     service
         .map(|service| Some(Action::Files(service)))
-        .map_err(|why| why.to_string())
+        .map_err(|why| match why {
+            FilesError::Directory { why, .. } => {
+                format!("the directory `{root}` cannot be served: {why}; name one that exists")
+            }
+            why => why.to_string(),
+        })
 }
 
 /// Returns the action of a route that passes requests on.

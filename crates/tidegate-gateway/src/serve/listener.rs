@@ -30,6 +30,8 @@ pub(super) struct Listening {
     pub(super) name: String,
     pub(super) config: types::Listener,
     pub(super) server: HttpServer,
+    /// The address as it is in the file.
+    label: String,
     tls: Option<TlsServer>,
     /// When its certificates expire.
     expiries: Mutex<Vec<Option<Expiry>>>,
@@ -79,7 +81,7 @@ impl Prepared {
         Self {
             name: old.name.clone(),
             config: old.config.clone(),
-            label: old.address(),
+            label: old.shown_address(),
             tls: old.tls.clone(),
             expiries: old.known_expiries().clone(),
         }
@@ -188,6 +190,7 @@ impl Prepared {
         Ok(Listening {
             name: self.name,
             config: self.config,
+            label: self.label,
             server,
             tls: self.tls,
             expiries: Mutex::new(self.expiries),
@@ -197,6 +200,7 @@ impl Prepared {
 
     /// Says why it cannot be opened. An address with a variable is not shown.
     fn error(&self, why: &str) -> StartError {
+        let why = self.config.at.hide_in(why, &self.label);
         StartError::listen(&self.name, &self.label, why)
     }
 }
@@ -283,6 +287,14 @@ impl Listening {
     fn known_expiries(&self) -> MutexGuard<'_, Vec<Option<Expiry>>> {
         let known = self.expiries.lock();
         known.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the address for a message or a label: one with a variable is as it is in the file.
+    pub(super) fn shown_address(&self) -> String {
+        match self.label.contains("${") {
+            true => self.label.clone(),
+            false => self.address(),
+        }
     }
 
     /// Returns the address on which clients reach the listener.

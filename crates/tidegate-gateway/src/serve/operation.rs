@@ -17,7 +17,7 @@ use super::gateway::{Gateway, Summary};
 use super::operator::{Knobs, Metrics, Operator, locked};
 use super::stalls::Stalls;
 use crate::access::AccessLog;
-use crate::admin::{AdminListener, AdminParts, Controls as _, StreamSettings};
+use crate::admin::{AdminError, AdminListener, AdminParts, Controls as _, StreamSettings};
 use crate::config::ConfigFile;
 use crate::notify::Notifier;
 use crate::parts::Parts;
@@ -217,6 +217,18 @@ impl Operation {
         addresses
     }
 
+    /// Returns the name and the address of each listener for a message: one with a variable is as it is in
+    /// the file.
+    pub(super) fn shown_addresses(&self) -> Vec<(String, String)> {
+        let live = self.operator.gateway.live();
+        let shown = self.addresses().into_iter().map(|(name, address)| {
+            let at = live.config.with_variable(&format!("listen.{name}.at"));
+            let address = at.map_or(address, str::to_owned);
+            (name, address)
+        });
+        shown.collect()
+    }
+
     /// Shows what can be switched besides settings, from now on.
     pub(crate) fn show_knobs(&self, knobs: Weak<dyn Knobs>) {
         // It is set once.
@@ -249,7 +261,16 @@ fn start_admin(operator: &Arc<Operator>) -> Result<Option<AdminListener>, String
         wall: Arc::clone(&reports.wall),
     };
     let started = AdminListener::start(&settings.value, operator.file.disk(), parts, own);
-    let admin = started.map_err(|why| why.to_string())?;
+    // An address with a variable is not shown.
+    let live = operator.gateway.live();
+    let shown = live.config.with_variable("listen.admin.at");
+    let admin = started.map_err(|why| match (why, shown) {
+        (AdminError::Listen { at, why }, Some(shown)) => {
+            let why = at.hide_in(&why, shown);
+            format!("listen.admin.at: cannot listen on {shown}: {why}")
+        }
+        (why, _) => why.to_string(),
+    })?;
     let at = AdminAddress::new(&settings.value.at, admin.local_addr());
     // They are empty: this is called once.
     let _ = operator.admin_at.set(at);

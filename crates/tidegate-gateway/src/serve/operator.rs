@@ -272,14 +272,14 @@ fn named_files(config: &Config) -> Vec<PathBuf> {
             continue;
         };
         for pair in &tls.certificates {
-            files.extend([pair.cert.clone(), pair.key.clone()]);
+            files.extend([pair.cert.to_path_buf(), pair.key.to_path_buf()]);
         }
-        files.extend(tls.client_roots.clone());
+        files.extend(tls.client_roots.as_ref().map(|path| path.to_path_buf()));
     }
     for upstream in &config.upstreams {
         if let Some(tls) = &upstream.value.tls {
             let own = [&tls.roots, &tls.cert, &tls.key];
-            files.extend(own.into_iter().flatten().cloned());
+            files.extend(own.into_iter().flatten().map(|path| path.to_path_buf()));
         }
     }
     if let Some(admin) = &config.admin {

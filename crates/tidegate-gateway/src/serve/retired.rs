@@ -20,7 +20,7 @@ pub(super) struct Retired {
 impl Retired {
     pub(super) fn new(open: &Arc<Listening>) -> Self {
         Self {
-            address: open.address(),
+            address: open.shown_address(),
             server: open.server.clone(),
         }
     }

@@ -113,7 +113,7 @@ fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> Ended {
         Ok(operation) => operation.into(),
         Err(ended) => return ended,
     };
-    for (name, address) in operation.addresses() {
+    for (name, address) in operation.shown_addresses() {
         say(out, &format!("{name} listens on {address}"));
     }
     let changed = send.clone();

@@ -1,21 +1,19 @@
 //! Certificates and keys in files.
 
-use std::path::Path;
-
 use tidegate::tls::rustls;
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::config;
+use crate::config::{self, FilePath};
 
 /// Reads the certificates of a file.
 ///
 /// # Errors
 ///
 /// The file, and what is wrong with it.
-pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(super) fn certificates(path: &FilePath) -> Result<Vec<CertificateDer<'static>>, String> {
     let contents = contents(path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&contents).collect();
     let all = all.map_err(|why| wrong(path, why))?;
@@ -30,7 +28,7 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
 /// # Errors
 ///
 /// The file, and what is wrong with it. The message has nothing of the key.
-pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
+pub(super) fn key(path: &FilePath) -> Result<PrivateKeyDer<'static>, String> {
     let key = PrivateKeyDer::from_pem_slice(&contents(path)?);
     key.map_err(|_| wrong(path, "it has no private key"))
 }
@@ -40,7 +38,7 @@ pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
 /// # Errors
 ///
 /// The file, and what is wrong with it.
-pub(super) fn roots(path: &Path) -> Result<RootCertStore, String> {
+pub(super) fn roots(path: &FilePath) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for root in certificates(path)? {
         roots.add(root).map_err(|why| wrong(path, why))?;
@@ -48,28 +46,30 @@ pub(super) fn roots(path: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-fn contents(path: &Path) -> Result<Vec<u8>, String> {
+fn contents(path: &FilePath) -> Result<Vec<u8>, String> {
     config::contents(path).map_err(|why| wrong(path, why))
 }
 
-/// Returns the message about a file that cannot be used.
-pub(super) fn wrong(path: &Path, why: impl ToString) -> String {
-    format!("`{}` cannot be used: {}", path.display(), why.to_string())
+/// Returns the message about a file that cannot be used. It has the path as it is in the configuration.
+pub(super) fn wrong(path: &FilePath, why: impl ToString) -> String {
+    format!("`{path}` cannot be used: {}", why.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     //! Files that cannot be read.
 
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
     fn only_regular_files_are_read() {
-        let path = Path::new("/dev/null");
+        let path = FilePath::from(PathBuf::from("/dev/null"));
         let all = [
-            certificates(path).unwrap_err(),
-            key(path).unwrap_err(),
-            roots(path).unwrap_err(),
+            certificates(&path).unwrap_err(),
+            key(&path).unwrap_err(),
+            roots(&path).unwrap_err(),
         ];
         assert_eq!(
             all,

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -16,8 +15,8 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoClientAuth, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 
-use crate::config::ClientCertificate;
 use crate::config::types::{Certificate, ListenTls};
+use crate::config::{ClientCertificate, FilePath};
 
 use super::pem::{self, wrong};
 use super::validity::{self, Expiry};
@@ -167,7 +166,7 @@ fn clients(
 }
 
 /// Returns the names in a certificate, in lower case.
-fn names_in(path: &Path, chain: &[CertificateDer<'_>]) -> Result<Vec<String>, String> {
+fn names_in(path: &FilePath, chain: &[CertificateDer<'_>]) -> Result<Vec<String>, String> {
     let own = chain
         .first()
         .ok_or_else(|| wrong(path, "it has no certificate"))?;

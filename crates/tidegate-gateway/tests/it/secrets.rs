@@ -83,6 +83,11 @@ fn a_mistake_shows_no_secret() {
         "[route.a]\nrespond = 200\nlimit = { kind = \"${TOKEN}\" }\n",
         "[route.a]\nrespond = 200\npath = \"/${TOKEN}/../x\"\n",
         "include = \"${TOKEN}.toml\"\n",
+        "include = \"parts/${TOKEN}*.toml\"\n",
+        "[listen.s]\nat = \"h:1\"\ntls = { certificates = [{ cert = \"/d/${TOKEN}.pem\", key = \"/d/k\" }] }\n[route.a]\nrespond = 200\n",
+        "[listen.s]\nat = \"h:1\"\ntls = { client = \"required\", client_roots = \"/d/${TOKEN}.pem\" }\n[route.a]\nrespond = 200\n",
+        "[listen]\na = \"h:1\"\n[route.a]\nupstream = \"a\"\n[upstream.a]\nservers = \"h:2\"\ntls = { roots = \"/d/${TOKEN}.pem\" }\n",
+        "[listen]\na = \"h:1\"\nadmin = { at = \"127.0.0.1:1\", token = \"file:/d/${TOKEN}\" }\n[route.a]\nrespond = 200\n",
         "[route.${TOKEN}]\nrespond = 200\n",
     ];
     for text in rows {

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use rcgen::{CertificateParams, KeyPair};
 
+use crate::operation::{World, operated};
 use crate::process::Program;
 use crate::*;
 
@@ -17,9 +18,13 @@ struct Planted {
     key: String,
 }
 
+fn folder() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("tidegate-secrets-{}", std::process::id()))
+}
+
 impl Planted {
     fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("tidegate-secrets-{}", std::process::id()));
+        let folder = folder();
         std::fs::create_dir_all(&folder).unwrap();
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["shop.example".to_owned()]).unwrap();
@@ -37,6 +42,7 @@ impl Planted {
             "[listen]\nhttp = \"127.0.0.1:0\"\n\
              [listen.secure]\nat = \"127.0.0.1:0\"\n\
              tls = {{ certificates = [{{ cert = {:?}, key = {:?} }}] }}\n\
+             [listen.local]\nat = \"unix:${{PLANTED_SOCKET}}\"\n\
              [listen.admin]\nat = \"127.0.0.1:0\"\ntoken = \"${{PLANTED_TOKEN}}\"\n\
              read_token = \"file:{}\"\n\
              [upstream.back]\nservers = \"{}\"\n\
@@ -71,6 +77,7 @@ impl Drop for Planted {
 fn plant(command: &mut Command) {
     command.env("PLANTED_TOKEN", "marker-token");
     command.env("PLANTED_HOST", "unix:/none/marker-host");
+    command.env("PLANTED_SOCKET", folder().join("marker.sock"));
     command.env("PLANTED_FIELD", "marker-field");
 }
 
@@ -101,6 +108,7 @@ fn no_output_of_the_program_contains_a_secret() {
     let http = program.address();
     let mut admin = program.line();
     while !admin.starts_with("admin listens on ") {
+        planted.is_clean("standard error", &admin);
         admin = program.line();
     }
     let admin = admin.strip_prefix("admin listens on ").unwrap().to_owned();
@@ -182,5 +190,75 @@ fn no_output_of_the_program_contains_a_secret() {
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert!(!text.is_empty());
         planted.is_clean(arguments[0], &text);
+    }
+}
+
+/// Of each file the message has the path as it is in the configuration.
+#[test]
+fn a_reload_that_fails_shows_no_path_with_the_value_of_a_variable() {
+    let folder = std::env::temp_dir().join(format!("tidegate-paths-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["shop.example".to_owned()]).unwrap();
+    let (own, own_key) = (folder.join("own.pem"), folder.join("own.key"));
+    std::fs::write(&own, params.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(&own_key, key.serialize_pem()).unwrap();
+    let secret = "\"/none/${SECRET}\"";
+    let listens = |cert: &str, key: &str, more: &str| {
+        format!(
+            "[listen.secure]\nat = \"127.0.0.1:0\"\n\
+             tls = {{ certificates = [{{ cert = {cert}, key = {key} }}]{more} }}\n\
+             [route.a]\nrespond = 200\n"
+        )
+    };
+    let calls = |tls: &str| {
+        format!(
+            "[upstream.a]\nservers = \"127.0.0.1:1\"\ntls = {{ {tls} }}\n[route.a]\nupstream = \"a\"\n"
+        )
+    };
+    let (own, own_key) = (format!("{own:?}"), format!("{own_key:?}"));
+    let client = format!(", client = \"required\", client_roots = {secret}");
+    let rows = [
+        listens(secret, &own_key, ""),
+        listens(&own, secret, ""),
+        listens(&own, &own_key, &client),
+        calls(&format!("roots = {secret}")),
+        calls(&format!("roots = {own}, cert = {secret}, key = {own_key}")),
+        calls(&format!("roots = {own}, cert = {own}, key = {secret}")),
+        format!("[route.a]\nfiles = {{ root = {secret} }}\n"),
+        "[listen.local]\nat = \"unix:/none/${SECRET}\"\n[route.a]\nrespond = 200\n".to_owned(),
+    ];
+    let world = World::new("[route.r]\nrespond = 200\n");
+    for row in rows {
+        world.files.write("/tidegate.toml", &operated(&row));
+        let response = world.change("POST /api/reload", "");
+        assert_eq!(response.status(), "422", "{row}");
+        assert!(response.body.contains("/none/${SECRET}"), "{response:?}");
+        assert!(!response.body.contains(MARKER), "{row}{response:?}");
+    }
+    let read = "[route.r]\nrespond = 200\n";
+    let read = operated(read).replace("${TOKEN}", "file:/none/${SECRET}");
+    world.files.write("/tidegate.toml", &read);
+    let response = world.change("POST /api/reload", "");
+    assert_eq!(response.status(), "422");
+    assert!(!response.body.contains(MARKER), "{response:?}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_health_check_that_fails_shows_no_address_with_the_value_of_a_variable() {
+    for kind in ["tcp", "http"] {
+        let world = World::new(&format!(
+            "[upstream.a]\nservers = \"unix:/none/${{SECRET}}\"\n\
+             health = {{ kind = \"{kind}\", down = 1 }}\n[route.a]\nupstream = \"a\"\n"
+        ));
+        let change = tidegate_testkit::until_some("the server is down", || {
+            world.clock.advance(Duration::from_millis(200));
+            let changes = world.parts.reports.events.latest().into_iter();
+            let mut down = changes.filter(|change| change.what.contains("is down"));
+            down.next().map(|change| change.what)
+        });
+        assert!(change.contains("unix:/none/${SECRET}"), "{change}");
+        assert!(!change.contains(MARKER), "{change}");
     }
 }

@@ -1,11 +1,10 @@
 //! The sections of listeners.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::notation::Size;
 use crate::config::setting::settings;
-use crate::config::values::{Address, ClientCertificate, Count, Network, Secret};
+use crate::config::values::{Address, ClientCertificate, Count, FilePath, Network, Secret};
 use crate::route::HostPattern;
 
 settings! {
@@ -34,7 +33,7 @@ settings! {
         /// Asks clients for a certificate.
         client: ClientCertificate = ClientCertificate::None,
         /// The roots of client certificates.
-        client_roots: Option<PathBuf> = None,
+        client_roots: Option<FilePath> = None,
     }
 }
 
@@ -42,9 +41,9 @@ settings! {
     /// A certificate and its key. Both files are read again when they change.
     pub struct Certificate {
         /// The chain of certificates, in PEM.
-        cert: PathBuf,
+        cert: FilePath,
         /// The private key, in PEM.
-        key: PathBuf,
+        key: FilePath,
     }
 }
 

@@ -1,14 +1,13 @@
 //! The section of a route.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::command::{Breaker, Fallback, Limit, Queue, Retry};
 use crate::config::notation::Size;
 use crate::config::protocol::Protocol;
 use crate::config::setting::settings;
-use crate::config::values::{Count, Method, Status};
+use crate::config::values::{Count, FilePath, Method, Status};
 use crate::route::{HostPattern, PathPattern};
 
 settings! {
@@ -101,7 +100,7 @@ settings! {
     /// Files of a directory. A text in place of the table is the directory.
     pub struct Files short "root", whole {
         /// The directory. It is looked up for each file, so it can be replaced without a reload.
-        root: PathBuf,
+        root: FilePath,
         /// The file of a directory.
         index: String = "index.html".to_owned(),
     }

@@ -1,10 +1,9 @@
 //! The sections of upstreams.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::setting::settings;
-use crate::config::values::{Address, Balance, Count, HealthKind, Statuses};
+use crate::config::values::{Address, Balance, Count, FilePath, HealthKind, Statuses};
 
 settings! {
     /// A service: servers of which each can take a request.
@@ -67,10 +66,10 @@ settings! {
         /// The name in the certificate; off means the name in the address.
         name: Option<String> = None,
         /// The roots to trust, in PEM; off means those of the platform.
-        roots: Option<PathBuf> = None,
+        roots: Option<FilePath> = None,
         /// Our own chain of certificates, in PEM.
-        cert: Option<PathBuf> = None,
+        cert: Option<FilePath> = None,
         /// Our own private key, in PEM.
-        key: Option<PathBuf> = None,
+        key: Option<FilePath> = None,
     }
 }
