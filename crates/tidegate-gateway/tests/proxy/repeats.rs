@@ -9,7 +9,7 @@ const EMPTY: &str = "PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\
 /// Reads the whole request.
 fn read(server: &mut Peer) {
     let head = server.head();
-    assert!(head.starts_with("PUT /a "), "{head}");
+    assert!(head.contains("T /a HTTP/1.1"), "{head}");
     assert_eq!(field(&head, "transfer-encoding"), Some("chunked"));
     assert_eq!(server.head(), "0\r\nChecksum: 7\r\n\r\n");
 }
@@ -63,7 +63,8 @@ fn at_the_upstream_of_the_fallback() {
     let (back, spare) = (Upstream::new(), Upstream::new());
     let text = with_other(&back, &spare, "fallback = { upstream = \"other\" }");
     let fixture = Fixture::new(&text);
-    let mut client = fixture.send(EMPTY);
+    // Another service gets it only because its method is safe.
+    let mut client = fixture.send(&EMPTY.replace("PUT", "GET"));
     read(&mut back.accept());
     let mut server = spare.accept();
     read(&mut server);
