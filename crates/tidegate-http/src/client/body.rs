@@ -24,7 +24,8 @@ pub(super) trait BodySource: Send + Sync {
 
 /// The body of a response, in pieces, for any thread or future.
 ///
-/// The connection reads ahead by 64 KiB at most, so a caller that does not read stops the server.
+/// The connection reads ahead by 64 KiB at most, so a caller that does not read stops the server. Each
+/// piece counts as 128 bytes more than it has. Small chunks that were received together are one piece.
 /// Dropping the body before its end closes the connection.
 ///
 /// ```no_run

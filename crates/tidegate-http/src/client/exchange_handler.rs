@@ -55,7 +55,8 @@ pub trait ExchangeHandler: Send + 'static {
         self.data(received.slice(body), ctx);
     }
 
-    /// Called with each part of the body, a slice of the received bytes. With [`Flow::Pause`] the
+    /// Called with each part of the body: a slice of the received bytes, or small chunks that were
+    /// received together, joined. With [`Flow::Pause`] the
     /// connection stops reading until [`Exchange::resume`](super::Exchange::resume).
     fn data(&mut self, bytes: Bytes, ctx: &mut HandlerContext<'_>) -> Flow;
 

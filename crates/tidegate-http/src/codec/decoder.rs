@@ -5,6 +5,8 @@
 //! costs linear work, however it is split. The scan also decides what a head that the parser does
 //! not accept is: incomplete, or refused.
 
+use std::ops::Range;
+
 use bytes::{Buf, Bytes};
 
 use super::body::{BodyDecoder, BodyEvent, BodyPart, BodyStep};
@@ -168,6 +170,17 @@ impl RequestDecoder {
         self.connection.body_bytes(input)
     }
 
+    /// Decodes the next part of data and returns it with the number of bytes that it uses up, if it is in
+    /// a chunk and has at most `most` bytes. Otherwise nothing is decoded. For readers that join small
+    /// chunks.
+    pub(crate) fn small_chunk(
+        &mut self,
+        input: &[u8],
+        most: usize,
+    ) -> Option<(usize, Range<usize>)> {
+        self.connection.small_chunk(input, most)
+    }
+
     /// Sets the limits of the body that follows the last head, and of those after it.
     ///
     /// Call it before the first call of [`body`](Self::body), for example for a route that accepts
@@ -285,6 +298,17 @@ impl ResponseDecoder {
     /// The reason why the message is refused.
     pub fn body_bytes(&mut self, input: &mut Bytes) -> Result<BodyPart, RefusalReason> {
         self.connection.body_bytes(input)
+    }
+
+    /// Decodes the next part of data and returns it with the number of bytes that it uses up, if it is in
+    /// a chunk and has at most `most` bytes. Otherwise nothing is decoded. For readers that join small
+    /// chunks.
+    pub(crate) fn small_chunk(
+        &mut self,
+        input: &[u8],
+        most: usize,
+    ) -> Option<(usize, Range<usize>)> {
+        self.connection.small_chunk(input, most)
     }
 
     /// Sets the limits of the body that follows the last head, and of those after it.
@@ -449,6 +473,13 @@ impl Connection {
         };
         input.advance(step.consumed);
         Ok(part)
+    }
+
+    fn small_chunk(&mut self, input: &[u8], most: usize) -> Option<(usize, Range<usize>)> {
+        match &mut self.state {
+            State::Body(body) => body.small_chunk(input, &self.body_limits, most),
+            State::Head(_) | State::Tunnel | State::Refused(_) => None,
+        }
     }
 
     fn in_head(&self) -> bool {

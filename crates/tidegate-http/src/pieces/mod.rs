@@ -14,10 +14,20 @@ use tidegate_core::internal::discard;
 
 use crate::wakers::wake;
 
-/// How many bytes are held before the connection stops reading.
+/// How many bytes are held, with the [`cost`] of each piece, before the connection stops reading.
 const HIGH: usize = 64 * 1024;
 /// How many bytes are left when the connection reads again.
 const LOW: usize = 16 * 1024;
+
+/// What the memory of a piece counts beside its bytes: its place in a queue, or the message that brings it,
+/// and what the allocator adds. Otherwise many small pieces would take more memory than their limit.
+const PIECE: usize = 128;
+
+/// Returns how much a piece of so many bytes counts on its way to its reader.
+#[inline]
+pub(crate) fn cost(bytes: usize) -> usize {
+    PIECE + bytes
+}
 
 /// Takes the rest of a body in place of its reader.
 pub(crate) trait Collect<E>: Send {
@@ -89,7 +99,7 @@ pub(crate) struct Taken {
 /// A reader that has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leaving {
-    /// How many bytes it has left behind.
+    /// How much the pieces cost that it has left behind.
     pub(crate) held: usize,
     /// The body has not ended, and nothing else reads it.
     pub(crate) early: bool,
@@ -138,7 +148,7 @@ impl<E: Clone, C: Collect<E>> Pieces<E, C> {
             }
             return Pushed::Left;
         }
-        state.held += piece.len();
+        state.held += cost(piece.len());
         state.queue.push_back(piece);
         state.paused = state.held >= HIGH;
         let pushed = match state.paused {
@@ -205,7 +215,7 @@ impl<E: Clone, C: Collect<E>> Pieces<E, C> {
         loop {
             let mut state = self.lock();
             if let Some(piece) = state.queue.pop_front() {
-                state.held -= piece.len();
+                state.held -= cost(piece.len());
                 let resumes = state.paused && state.held <= LOW;
                 state.paused &= !resumes;
                 return Poll::Ready(Some(Ok(Taken { piece, resumes })));

@@ -73,15 +73,34 @@ fn a_reader_may_leave_with_a_waker_that_panics() {
 #[test]
 fn a_full_queue_asks_for_more_when_most_of_it_is_taken() {
     let pieces = Text::default();
+    let quarter = Bytes::from(vec![0; LOW - PIECE]);
     for _ in 0..3 {
-        assert_eq!(pieces.push(Bytes::from(vec![0; LOW])), Pushed::More);
+        assert_eq!(pieces.push(quarter.clone()), Pushed::More);
     }
-    assert_eq!(pieces.push(Bytes::from(vec![0; LOW])), Pushed::Full);
+    assert_eq!(pieces.push(quarter), Pushed::Full);
     let mut resumes = Vec::new();
     while let Poll::Ready(Some(Ok(taken))) = polled(&pieces, Waker::noop()) {
         resumes.push(taken.resumes);
     }
     assert_eq!(resumes, [false, false, true, false]);
+}
+
+#[test]
+fn small_pieces_count_with_the_memory_that_they_take() {
+    let pieces = Text::default();
+    let mut held = 1;
+    while pieces.push(Bytes::from_static(b"x")) == Pushed::More {
+        held += 1;
+    }
+    assert_eq!(held, HIGH.div_ceil(PIECE + 1));
+    for left in (0..held).rev() {
+        let Poll::Ready(Some(Ok(taken))) = polled(&pieces, Waker::noop()) else {
+            panic!("it was pushed");
+        };
+        assert_eq!(taken.resumes, left == LOW / (PIECE + 1), "{left}");
+    }
+    let (held, early) = (0, true);
+    assert_eq!(pieces.leave(), Leaving { held, early });
 }
 
 /// Collects up to five bytes, and logs how that ended.
@@ -205,9 +224,18 @@ struct Naive {
     /// Bytes that were pushed, and how many of them the reader has taken.
     pushed: Vec<u8>,
     taken: usize,
+    /// How many pieces the reader has not taken.
+    pieces: usize,
     end: Option<End>,
     paused: bool,
     gone: bool,
+}
+
+impl Naive {
+    /// How much the pieces cost that the reader has not taken.
+    fn held(&self) -> usize {
+        self.pushed.len() - self.taken + self.pieces * PIECE
+    }
 }
 
 #[test]
@@ -219,7 +247,7 @@ fn a_reader_gets_every_byte_once_and_one_end() {
             match rng.below(8) {
                 0..=2 if naive.end.is_none() => {
                     let piece = vec![rng.below(256) as u8; rng.index(40_000)];
-                    let held = naive.pushed.len() - naive.taken + piece.len();
+                    let held = naive.held() + cost(piece.len());
                     let expected = match (naive.gone, held >= HIGH) {
                         (true, _) => Pushed::Left,
                         (false, true) => Pushed::Full,
@@ -227,6 +255,7 @@ fn a_reader_gets_every_byte_once_and_one_end() {
                     };
                     assert_eq!(pieces.push(Bytes::from(piece.clone())), expected);
                     naive.pushed.extend_from_slice(&piece);
+                    naive.pieces += 1;
                     naive.paused = expected == Pushed::Full;
                 }
                 3..=5 if !naive.gone => match polled_any(&pieces) {
@@ -234,8 +263,8 @@ fn a_reader_gets_every_byte_once_and_one_end() {
                         let rest = &naive.pushed[naive.taken..];
                         assert!(rest.starts_with(&piece));
                         naive.taken += piece.len();
-                        let left = naive.pushed.len() - naive.taken;
-                        assert_eq!(resumes, naive.paused && left <= LOW);
+                        naive.pieces -= 1;
+                        assert_eq!(resumes, naive.paused && naive.held() <= LOW);
                         naive.paused &= !resumes;
                     }
                     Poll::Ready(end) => {
@@ -255,7 +284,7 @@ fn a_reader_gets_every_byte_once_and_one_end() {
                 7 if rng.below(8) == 0 && !naive.gone => match rng.below(2) {
                     0 => {
                         let leaving = Leaving {
-                            held: naive.pushed.len() - naive.taken,
+                            held: naive.held(),
                             early: naive.end.is_none(),
                         };
                         assert_eq!(pieces.leave(), leaving);

@@ -16,7 +16,7 @@ use crate::codec::{
     BodyEvent, BodyFraming, BodyLimits, EncodeError, HeadLimits, HeadTable, OwnedResponseHead,
     RefusalReason, RequestDecoder, encode,
 };
-use crate::server::{Input, Received, ReplyTo, Switches, Wire};
+use crate::server::{Input, Received, ReplyTo, Switches, Wire, take_data};
 
 /// How many responses may be outstanding before the codec stops reading.
 const OUTSTANDING: usize = 16;
@@ -216,7 +216,11 @@ impl HttpCodec {
                 input.advance(step.consumed);
                 return false;
             }
-            BodyEvent::Data(range) => RequestPart::Data(input.take_part(step.consumed, range)),
+            BodyEvent::Data(range) => {
+                let decoder = &mut self.decoder;
+                let chunk = |input: &[u8], most| decoder.small_chunk(input, most);
+                RequestPart::Data(take_data(input, step.consumed, range, chunk))
+            }
             BodyEvent::Trailers(range) => {
                 RequestPart::Trailers(input.take_part(step.consumed, range))
             }

@@ -12,7 +12,7 @@ use tidegate_promise::{Failure, Promise};
 use super::part::{BodyNotice, BodyNoticeKind};
 use crate::codec::RefusalReason;
 use crate::gathered::Gathered;
-use crate::pieces::{Pieces, Pushed};
+use crate::pieces::{Pieces, Pushed, cost};
 
 /// Why the body of a request cannot be read to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -127,7 +127,8 @@ impl Drop for Collector {
 /// The body of a request, in pieces, for any thread or future. Made by
 /// [`Request::into_body`](super::Request::into_body).
 ///
-/// The connection reads ahead by 64 KiB at most: a service that does not read stops its client. What
+/// The connection reads ahead by 64 KiB at most, where each piece counts as 128 bytes more than it has.
+/// Small chunks that were received together are one piece. A service that does not read stops its client. What
 /// was read ahead counts against the server's
 /// [`max_memory`](tidegate_net::ServerBuilder::max_memory).
 /// Dropping the body discards what is left of it; if that is much, the connection ends with the
@@ -228,7 +229,7 @@ impl Body {
             next.map(|taken| {
                 let taken = taken?;
                 let length = taken.piece.len();
-                self.held.remove(length);
+                self.held.remove(cost(length));
                 self.remaining = self
                     .remaining
                     .map(|left| left.saturating_sub(length as u64));
@@ -300,13 +301,13 @@ impl BodySink for BodyFeed {
 
     fn data(&mut self, bytes: Bytes) -> Flow {
         // First, so that the reader never releases what is not counted.
-        let length = bytes.len();
-        self.held.add(length);
+        let counted = cost(bytes.len());
+        self.held.add(counted);
         match self.pieces.push(bytes) {
             Pushed::More => Flow::More,
             Pushed::Full => Flow::Pause,
             Pushed::Left => {
-                self.held.remove(length);
+                self.held.remove(counted);
                 Flow::Enough
             }
         }

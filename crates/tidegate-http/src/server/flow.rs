@@ -4,13 +4,17 @@
 //! an earlier one, and pieces on their way to the connection, are counted here, so that a response
 //! cannot fill the memory while the client waits for another one. Pieces on their way may be more
 //! than the water marks permit: a client that is fast takes them all at once. How many is decided by
-//! the [`Window`] of the connection, which grows as long as the client takes everything.
+//! the [`Window`] of the connection, which grows as long as the client takes everything. Each piece
+//! counts with the memory that it takes beside its bytes ([`cost`]), so that the limits hold for small
+//! pieces, too.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_net::NetError;
 use tidegate_net::internal::StreamRoom;
 use tidegate_promise::{Completion, Failure, Promise, promise};
+
+use crate::pieces::cost;
 
 /// How many bytes of a response may wait for an earlier one before it is not writable.
 const HIGH: usize = 64 * 1024;
@@ -104,9 +108,9 @@ impl StreamFlow {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a piece that is on its way to the connection.
+    /// Counts a piece of so many bytes that is on its way to the connection.
     pub(crate) fn add(&self, bytes: usize) {
-        self.lock().waiting += bytes;
+        self.lock().waiting += cost(bytes);
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -133,7 +137,7 @@ impl StreamFlow {
     fn remove(&self, bytes: usize, next: impl FnOnce() -> usize) {
         let (filled, writers) = {
             let mut state = self.lock();
-            state.waiting = state.waiting.saturating_sub(bytes);
+            state.waiting = state.waiting.saturating_sub(cost(bytes));
             if state.waiting > LOW {
                 return;
             }

@@ -14,6 +14,42 @@ pub(crate) trait Input: Deref<Target = [u8]> + Buf {
     fn keep(self) -> (Option<BytesMut>, Bytes);
 }
 
+/// The most bytes of a part of a body that is joined with others: to copy them costs less than to pass a
+/// part on.
+const SMALL: usize = 1024;
+/// The most bytes of joined parts.
+const JOINED: usize = 16 * 1024;
+
+/// Removes the first `consumed` bytes, and returns the part of a body in `range` of them. Small chunks
+/// behind a small part are joined with it; `next_chunk` returns the next one of at most so many bytes.
+///
+/// Each part costs its receivers the same, whatever its size. A peer that sends chunks of a few bytes
+/// would otherwise cost much more than it spends.
+pub(crate) fn take_data(
+    input: &mut impl Input,
+    consumed: usize,
+    range: Range<usize>,
+    mut next_chunk: impl FnMut(&[u8], usize) -> Option<(usize, Range<usize>)>,
+) -> Bytes {
+    if range.len() > SMALL || consumed == input.len() {
+        return input.take_part(consumed, range);
+    }
+    let Some((more, second)) = next_chunk(&input[consumed..], SMALL) else {
+        return input.take_part(consumed, range);
+    };
+    let mut joined = BytesMut::from(&input[range]);
+    input.advance(consumed);
+    joined.extend_from_slice(&input[second]);
+    input.advance(more);
+    while joined.len() <= JOINED - SMALL
+        && let Some((consumed, range)) = next_chunk(input, SMALL)
+    {
+        joined.extend_from_slice(&input[range]);
+        input.advance(consumed);
+    }
+    joined.freeze()
+}
+
 /// Bytes as they came from the socket. Consuming them moves a position: whole, their memory goes back
 /// to the loop at less cost than a rest of it, which has to be extended first.
 pub(crate) struct Received {
@@ -115,7 +151,117 @@ impl Input for BytesMut {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_testkit::model;
+
     use super::*;
+    use crate::codec::{BodyEvent, BodyLimits, HeadLimits, HeadTable, RequestDecoder};
+
+    /// A decoder at the beginning of a chunked body.
+    fn chunked() -> RequestDecoder {
+        let mut decoder = RequestDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
+        let head = b"PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let mut table = HeadTable::new();
+        assert!(matches!(decoder.head(head, &mut table), Ok(Some(_))));
+        decoder
+    }
+
+    /// Returns the parts of data up to the next other event, and that event.
+    fn parts(decoder: &mut RequestDecoder, input: &mut impl Input) -> (Vec<Bytes>, BodyEvent) {
+        let mut parts = Vec::new();
+        loop {
+            let step = decoder.body(input).unwrap();
+            let BodyEvent::Data(range) = step.event else {
+                input.advance(step.consumed);
+                return (parts, step.event);
+            };
+            let chunk = |input: &[u8], most| decoder.small_chunk(input, most);
+            parts.push(take_data(input, step.consumed, range, chunk));
+        }
+    }
+
+    fn chunk(length: usize) -> String {
+        format!("{length:x}\r\n{}\r\n", "x".repeat(length))
+    }
+
+    #[test]
+    fn small_chunks_that_were_received_together_are_one_part() {
+        let mut input = Received::from(Bytes::from("1\r\nx\r\n".repeat(10_000) + "0\r\n\r\n"));
+        let (joined, end) = parts(&mut chunked(), &mut input);
+        assert_eq!((joined.len(), end, input.len()), (1, BodyEvent::End, 0));
+        assert_eq!(joined[0], "x".repeat(10_000));
+    }
+
+    #[test]
+    fn large_chunks_are_passed_on_without_a_copy() {
+        let bytes = Bytes::from(chunk(SMALL + 1) + &chunk(3) + &chunk(SMALL + 1) + &chunk(3));
+        let mut input = Received::from(bytes.clone());
+        let (large, end) = parts(&mut chunked(), &mut input);
+        let lengths: Vec<_> = large.iter().map(Bytes::len).collect();
+        assert_eq!(lengths, [SMALL + 1, 3, SMALL + 1, 3]);
+        assert_eq!(end, BodyEvent::More);
+        let memory = bytes.as_ptr_range();
+        assert!(large.iter().all(|part| memory.contains(&part.as_ptr())));
+    }
+
+    #[test]
+    fn what_follows_joined_chunks_is_left_to_the_decoder() {
+        let mut decoder = chunked();
+        let mut input = Received::from(Bytes::from("1\r\na\r\n2\r\nbc\r\nzz\r\n"));
+        let step = decoder.body(&input).unwrap();
+        let BodyEvent::Data(range) = step.event else {
+            panic!("{step:?}");
+        };
+        let next = |input: &[u8], most| decoder.small_chunk(input, most);
+        assert_eq!(take_data(&mut input, step.consumed, range, next), "abc");
+        assert!(
+            decoder.refusal().is_none(),
+            "the part comes before the refusal"
+        );
+        assert!(decoder.body(&input).is_err());
+    }
+
+    #[test]
+    fn joined_parts_have_every_byte_once_wherever_the_input_is_split() {
+        model(0..300, |rng| {
+            let (mut body, mut wire) = (String::new(), String::new());
+            for at in 0..rng.index(200) {
+                let most = [4, 40, 2 * SMALL][rng.index(3)];
+                let data = char::from(b'a' + (at % 26) as u8).to_string();
+                let data = data.repeat(1 + rng.index(most));
+                wire += &format!("{:x};e\r\n{data}\r\n", data.len());
+                body += &data;
+            }
+            wire += "0\r\nSum: 1\r\n\r\n";
+            let (mut decoder, mut got) = (chunked(), Vec::new());
+            let (mut kept, mut rest) = (BytesMut::new(), wire.as_bytes());
+            let mut events = Vec::new();
+            while !events.contains(&BodyEvent::End) {
+                let (now, later) = rest.split_at(rng.index(rest.len() + 1).max(rest.len().min(1)));
+                rest = later;
+                kept.extend_from_slice(now);
+                let event = match kept.len() % 2 {
+                    0 => {
+                        let mut input = Received::from(std::mem::take(&mut kept).freeze());
+                        let (parts, event) = parts(&mut decoder, &mut input);
+                        got.extend(parts);
+                        kept = input.keep().0.unwrap_or_default();
+                        event
+                    }
+                    _ => {
+                        let (parts, event) = parts(&mut decoder, &mut kept);
+                        got.extend(parts);
+                        event
+                    }
+                };
+                events.push(event);
+            }
+            assert!(kept.is_empty() && rest.is_empty());
+            assert!(got.iter().all(|part| part.len() <= JOINED));
+            assert_eq!(got.concat(), body.as_bytes());
+            events.retain(|event| *event != BodyEvent::More);
+            assert_eq!(events.len(), 2, "the trailers and the end: {events:?}");
+        });
+    }
 
     #[test]
     fn received_bytes_go_back_whole() {

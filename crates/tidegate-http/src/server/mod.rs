@@ -49,7 +49,7 @@ mod trouble;
 mod wire;
 
 pub(crate) use self::head_writer::{ReplyTo, Switches};
-pub(crate) use self::input::{Input, Received};
+pub(crate) use self::input::{Input, Received, take_data};
 pub(crate) use self::wire::Wire;
 
 #[cfg(feature = "async")]

@@ -39,7 +39,7 @@ use crate::codec::{
     BodyEvent, BodyFraming, BodyLimits, BodyStep, HeadLimits, HeadTable, KnownField,
     ResponseDecoder, ResponseHead,
 };
-use crate::server::{Input, Received, spare_table};
+use crate::server::{Input, Received, spare_table, take_data};
 
 /// The deadline of the head, of the next part of the body, or of an idle connection.
 const LIMIT: u8 = 0;
@@ -371,7 +371,9 @@ impl<R: ExchangeHandler> Connection<R> {
                 return false;
             }
             BodyEvent::Data(range) => {
-                let data = input.take_part(step.consumed, range);
+                let decoder = &mut self.decoder;
+                let chunk = |input: &[u8], most| decoder.small_chunk(input, most);
+                let data = take_data(input, step.consumed, range, chunk);
                 self.watched_until = 0;
                 ctx.deadline(LIMIT, self.limits.body_timeout);
                 match current.receiver.data(data, ctx) {

@@ -25,6 +25,32 @@ fn a_receiver_that_pauses_gets_the_rest_when_it_resumes() {
 }
 
 #[test]
+fn small_chunks_that_were_received_together_are_one_part() {
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunks = "1\r\nx\r\n".repeat(200);
+    let data = "x".repeat(200);
+    let mut fixture = Fixture::new();
+    fixture.get();
+    fixture.channel.receive(format!("{CHUNKED}{chunks}"));
+    fixture
+        .channel
+        .receive(format!("{chunks}0\r\nSum: 1\r\n\r\n"));
+    let expected = ["200 Chunked", &data, &data, "trailers 8", "end"];
+    assert_eq!(fixture.log.take(), expected);
+    assert!(fixture.is_idle());
+    // A receiver that pauses gets what follows when it resumes.
+    let mut fixture = Fixture::new();
+    let id = fixture.begin(Flow::Pause, false);
+    fixture.channel.receive(format!("{CHUNKED}{chunks}"));
+    fixture.channel.receive(format!("{chunks}0\r\n\r\n"));
+    assert_eq!(fixture.log.take(), ["200 Chunked", &data]);
+    fixture.signal(Signal::Resume(id));
+    assert_eq!(fixture.log.take(), [&data[..]]);
+    fixture.signal(Signal::Resume(id));
+    assert_eq!(fixture.log.take(), ["end"]);
+}
+
+#[test]
 fn a_receiver_that_is_gone_ends_the_connection() {
     let mut fixture = Fixture::new();
     fixture.begin(Flow::Gone, false);

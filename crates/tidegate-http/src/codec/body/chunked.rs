@@ -13,6 +13,8 @@
 //! Lines with sizes are read byte by byte, so that they can be split anywhere. A trailer section is
 //! searched for its end, as a head is: its bytes must stay in the input until it is complete.
 
+use std::ops::Range;
+
 use crate::codec::head::{Expected, Scan};
 use crate::codec::limits::{BodyLimits, HeadLimits};
 use crate::codec::refusal::RefusalReason;
@@ -100,6 +102,25 @@ impl Chunked {
             } else {
                 self.state = State::Trailers(Scan::new());
             }
+        }
+    }
+
+    /// Returns the next part of data, with the number of bytes that it uses up, if it has at most `most`
+    /// bytes. Otherwise nothing is decoded.
+    pub(super) fn small_data(
+        &mut self,
+        input: &[u8],
+        limits: &BodyLimits,
+        most: usize,
+    ) -> Option<(usize, Range<usize>)> {
+        let mut ahead = self.clone();
+        let step = ahead.decode(input, limits).ok()?;
+        match step.event {
+            BodyEvent::Data(range) if range.len() <= most => {
+                *self = ahead;
+                Some((step.consumed, range))
+            }
+            _ => None,
         }
     }
 

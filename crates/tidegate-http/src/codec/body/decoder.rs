@@ -1,5 +1,7 @@
 //! The decoder of one body, for all framings.
 
+use std::ops::Range;
+
 use crate::codec::framing::BodyFraming;
 use crate::codec::limits::BodyLimits;
 use crate::codec::refusal::RefusalReason;
@@ -55,6 +57,20 @@ impl BodyDecoder {
                     false => Ok(data(input.len())),
                 }
             }
+        }
+    }
+
+    /// Returns the next part of data, with the number of bytes that it uses up, if it is in a chunk and
+    /// has at most `most` bytes. Otherwise nothing is decoded.
+    pub(in crate::codec) fn small_chunk(
+        &mut self,
+        input: &[u8],
+        limits: &BodyLimits,
+        most: usize,
+    ) -> Option<(usize, Range<usize>)> {
+        match self {
+            Self::Chunked(chunked) => chunked.small_data(input, limits, most),
+            Self::Length(..) | Self::UntilClose(_) => None,
         }
     }
 

@@ -9,7 +9,7 @@ use super::{Connection, Phase, Stop};
 use crate::codec::{BodyEvent, Method, RefusalReason, RequestHead};
 use crate::server::body::{BodyError, Flow};
 use crate::server::head_writer::ReplyTo;
-use crate::server::input::Input;
+use crate::server::input::{Input, take_data};
 use crate::server::queue::Slot;
 use crate::server::request::Intake;
 use crate::server::service::Service;
@@ -43,7 +43,9 @@ impl<S: Service> Connection<S> {
                 return Some(Stop::NeedsMore);
             }
             BodyEvent::Data(range) => {
-                let data = input.take_part(step.consumed, range);
+                let decoder = &mut self.decoder;
+                let chunk = |input: &[u8], most| decoder.small_chunk(input, most);
+                let data = take_data(input, step.consumed, range, chunk);
                 self.take_data(data, wire);
             }
             BodyEvent::Trailers(range) => {

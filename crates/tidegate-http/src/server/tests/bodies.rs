@@ -9,6 +9,7 @@ use tidegate_promise::Outcome;
 
 use super::{Client, closing, echo, get, ok};
 use crate::codec::RefusalReason;
+use crate::pieces::cost;
 use crate::server::{Body, BodyError, DeferredResponse, ResponseStream};
 
 fn post(length: usize, fields: &str) -> String {
@@ -61,6 +62,37 @@ fn a_body_that_nobody_asks_for_is_discarded() {
     let mut client = Client::new(echo);
     let response = client.send(post(5, "") + "hello" + &get("/x"));
     assert_eq!(response, ok("POST /p") + &ok("GET /x"));
+}
+
+#[test]
+fn small_chunks_count_with_the_memory_that_they_take_until_they_are_read() {
+    let kept: Arc<Mutex<Vec<(Body, DeferredResponse)>>> = Arc::default();
+    let keep = Arc::clone(&kept);
+    let mut client = Client::new(move |request, response| {
+        let response = response.defer();
+        keep.lock().unwrap().push((request.into_body(), response));
+    });
+    client.send(CHUNKED);
+    // Each is a read of its own, so that none is joined with others.
+    for _ in 0..1000 {
+        client.send("1\r\nx\r\n");
+    }
+    let (mut body, response) = kept.lock().unwrap().pop().unwrap();
+    let mut pieces = Vec::new();
+    while let Poll::Ready(Some(piece)) = next(&mut body) {
+        pieces.push(piece.unwrap().len());
+    }
+    // Then the connection has stopped reading.
+    assert_eq!(pieces, [1].repeat(64 * 1024 / cost(1) + 1));
+    client.send("0\r\n\r\n");
+    let mut rest = 0;
+    while let Poll::Ready(Some(piece)) = next(&mut body) {
+        rest += piece.unwrap().len();
+    }
+    assert_eq!(pieces.len() + rest, 1000);
+    assert_eq!(next(&mut body), Poll::Ready(None));
+    response.body("done");
+    assert_eq!(client.responses(), ok("done"));
 }
 
 #[test]

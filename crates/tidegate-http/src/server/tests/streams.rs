@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::deferred::{Later, deferring, take};
 use super::{Client, get, ok};
+use crate::pieces::cost;
 use crate::server::ResponseStream;
 
 /// A client of a service that streams every response.
@@ -221,6 +222,33 @@ fn several_large_pieces_of_a_stream_are_on_their_way_in_its_turn() {
     b.finish();
     client.socket.run();
     assert_eq!(client.metrics().responses[0], 2);
+}
+
+#[test]
+fn small_pieces_of_a_stream_count_with_the_memory_that_they_take() {
+    let (mut client, later) = streaming(None);
+    client.send(get("/a") + &get("/b"));
+    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    // The windows hold less than a fixed number of messages, whatever the size of the pieces.
+    for (stream, window) in [(&mut a, 256 * 1024), (&mut b, 64 * 1024)] {
+        let mut pieces = 0_usize;
+        while stream.is_writable() {
+            stream.write("x");
+            pieces += 1;
+        }
+        assert_eq!(pieces, window / cost(1) + 1);
+    }
+    let room = a.writable();
+    client.socket.run();
+    room.wait().unwrap();
+    assert!(a.is_writable() && !b.is_writable());
+    a.finish();
+    client.socket.run();
+    assert!(
+        b.is_writable(),
+        "its pieces are counted down as they were counted"
+    );
+    b.finish();
 }
 
 /// Writes pieces of 64 KiB until the stream is not writable. Returns how many.
