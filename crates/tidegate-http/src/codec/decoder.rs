@@ -202,6 +202,14 @@ impl RequestDecoder {
         self.connection.in_body()
     }
 
+    /// Returns how many bytes of the current body are missing, if its length is known.
+    pub(crate) fn missing(&self) -> Option<u64> {
+        match &self.connection.state {
+            State::Body(body) => body.missing(),
+            State::Head(_) | State::Tunnel | State::Refused(_) => None,
+        }
+    }
+
     /// Refuses the current message for a reason that the caller found, such as a timeout.
     ///
     /// The first reason stays.

@@ -74,6 +74,14 @@ impl BodyDecoder {
         }
     }
 
+    /// Returns how many bytes of the body are missing, if its length is known.
+    pub(in crate::codec) fn missing(&self) -> Option<u64> {
+        match self {
+            Self::Length(missing, _) => Some(*missing),
+            Self::Chunked(_) | Self::UntilClose(_) => None,
+        }
+    }
+
     /// Returns `true` if the body is complete when the peer closes the connection.
     pub(in crate::codec) fn ends_with_input(&self) -> bool {
         match self {

@@ -74,10 +74,7 @@ impl<S: Service> Connection<S> {
                     self.body_paused = true;
                     self.queue.wait_from(self.current, self.now);
                 }
-                Flow::Enough => {
-                    self.intake = Intake::Discard(self.shared.limits.discard);
-                    self.end_if_done(wire);
-                }
+                Flow::Enough => self.discard_rest(wire),
             },
             Intake::Discard(left) => match left.checked_sub(data.len() as u64) {
                 Some(less) => *left = less,
@@ -85,6 +82,26 @@ impl<S: Service> Connection<S> {
             },
             Intake::None | Intake::Unasked => {}
         }
+    }
+
+    /// Discards the rest of a body that nothing reads. If it is known to be too much, the connection ends
+    /// with the outstanding responses, and the last one says so.
+    pub(super) fn discard_rest<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        self.intake = Intake::Discard(self.shared.limits.discard);
+        match self.has_too_much_left() {
+            true => self.give_up_body(wire),
+            false => self.end_if_done(wire),
+        }
+    }
+
+    /// Returns `true` if more of the current body is missing than is discarded: unless the service reads
+    /// it, the connection ends with the response. The rest of a chunked body is unknown, and may be small.
+    pub(super) fn has_too_much_left(&self) -> bool {
+        let most = match self.intake {
+            Intake::Discard(left) => left,
+            _ => self.shared.limits.discard,
+        };
+        self.decoder.missing().is_some_and(|missing| missing > most)
     }
 
     /// Drops an empty line before a request line, unless what follows may belong to another protocol.

@@ -51,7 +51,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Puts `100 Continue` before the head of a streamed response, if the client waits for it. A
-    /// response without it ends the connection.
+    /// response without it ends the connection, and so does one before a large body that nothing reads.
     pub(super) fn put_continue(
         &mut self,
         served: &mut Served,
@@ -59,12 +59,13 @@ impl<S: Service> Connection<S> {
         out: &mut BytesMut,
         start: usize,
     ) {
-        if !expects {
+        let reads_on = self.reads_on(served);
+        if !expects && (reads_on || !self.has_too_much_left()) {
             return;
         }
-        self.body_paused |= self.asks_first(served);
+        self.body_paused |= expects && self.asks_first(served);
         match served {
-            Served::Streams { .. } if self.reads_on(served) => insert_continue(out, start),
+            Served::Streams { .. } if reads_on => insert_continue(out, start),
             Served::Streams { close, .. }
             | Served::Written { close, .. }
             | Served::File { close, .. }

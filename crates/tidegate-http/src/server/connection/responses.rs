@@ -46,12 +46,10 @@ impl<S: Service> Connection<S> {
         match notice.what {
             // The client may wait for `100 Continue`.
             BodyNoticeKind::ReadMore => self.pump(wire),
-            BodyNoticeKind::Dropped => {
-                if let Intake::Sink(_) = self.intake {
-                    self.intake = Intake::Discard(self.shared.limits.discard);
-                }
-                self.end_if_done(wire);
-            }
+            BodyNoticeKind::Dropped => match self.intake {
+                Intake::Sink(_) => self.discard_rest(wire),
+                _ => self.end_if_done(wire),
+            },
         }
         self.go_on(wire);
     }
@@ -68,7 +66,16 @@ impl<S: Service> Connection<S> {
     /// Returns `true` if the client waits for this response, and its turn changes nothing else. So are
     /// nearly all of a proxy.
     fn is_next(&self, seq: u64, whole: &Whole) -> bool {
-        self.phase == Phase::Open && !whole.close && self.queue.is_awaited(seq)
+        self.phase == Phase::Open
+            && !whole.close
+            && self.queue.is_awaited(seq)
+            && !self.ends_early(seq)
+    }
+
+    /// Returns `true` if the response `seq` comes before so much of its request's body that the connection
+    /// ends with it. The client should know that from its head (RFC 9112, section 9.6).
+    fn ends_early(&self, seq: u64) -> bool {
+        self.decoder.in_body() && seq == self.current && self.has_too_much_left()
     }
 
     /// Sends such a response without putting it into its slot.
@@ -86,13 +93,14 @@ impl<S: Service> Connection<S> {
 
     /// Puts a part of a response into its slot.
     pub(super) fn fill<'a>(&mut self, seq: u64, what: PartKind, wire: &mut impl Wire<'a>) {
+        let ends_early = self.ends_early(seq);
         let Some(slot) = self.queue.get_mut(seq) else {
             return;
         };
         match (slot, what) {
             (slot @ Slot::Waiting { .. }, PartKind::Whole(whole)) => {
                 let unasked = slot.owes_continue();
-                if whole.close {
+                if whole.close || ends_early {
                     // Nothing behind it would be answered.
                     self.phase = Phase::Closing;
                 }
@@ -146,12 +154,12 @@ impl<S: Service> Connection<S> {
 
     /// Begins a streamed response. It goes to a client that may wait for `100 Continue`.
     fn begin_stream(&mut self, seq: u64, mut head: StreamHead) {
+        let ends_early = self.ends_early(seq);
         let Some(slot) = self.queue.get_mut(seq) else {
             return;
         };
         let reads_on = matches!(self.intake, Intake::Sink(_));
-        let unasked = slot.owes_continue() && !reads_on;
-        if unasked {
+        if !reads_on && (slot.owes_continue() || ends_early) {
             // As for a response at once: the client may send the body or not.
             say_close(&mut head.head);
             head.close = true;

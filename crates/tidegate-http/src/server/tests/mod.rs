@@ -3,6 +3,7 @@
 mod bodies;
 mod deferred;
 mod drains;
+mod early;
 mod exchanges;
 mod interim;
 mod late;
