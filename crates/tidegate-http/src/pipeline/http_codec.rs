@@ -20,7 +20,8 @@ use crate::server::{Input, Received, ReplyTo, Switches, Wire, take_data};
 
 /// How many responses may be outstanding before the codec stops reading.
 const OUTSTANDING: usize = 16;
-/// How long a client may take to read a refusal before the connection is closed.
+/// How long a client may take to read a refusal before the connection is closed. So long may the first
+/// request take after the connection was accepted, if a drain begins meanwhile.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// Goes on with bytes that were kept, once a response has ended.
@@ -95,6 +96,10 @@ pub struct HttpCodec {
     last: bool,
     /// The server drains: the last one of the outstanding responses ends the connection.
     draining: bool,
+    /// There was a request.
+    used: bool,
+    /// When the connection was accepted, in nanoseconds of its loop's clock.
+    since: u64,
     tunnel: bool,
     lingering: bool,
     paused: bool,
@@ -121,6 +126,8 @@ impl HttpCodec {
             undecided: false,
             last: false,
             draining: false,
+            used: false,
+            since: 0,
             tunnel: false,
             lingering: false,
             paused: false,
@@ -165,6 +172,7 @@ impl HttpCodec {
             if blocked {
                 break;
             }
+            self.used = true;
             match self.decoder.head(&input, &mut table) {
                 Ok(Some(head)) => {
                     let (length, to) = (head.len(), ReplyTo::of(&head));
@@ -391,12 +399,20 @@ impl HttpCodec {
     }
 
     /// Handles a drain, or its announcement: the last one of the outstanding responses ends the
-    /// connection. A request of which a part was received is still read.
+    /// connection. A request of which a part was received is still read, and so is the first one of a new
+    /// connection.
     fn drain(&mut self, ends_idle: bool, ctx: &mut InboundContext<'_, Self>) {
         self.draining = true;
         let in_body = self.decoder.in_body();
         if self.tunnel || self.undecided || !(self.kept.is_empty() || in_body) {
             return;
+        }
+        if ends_idle && !self.used {
+            let waited = Duration::from_nanos(ctx.now().saturating_sub(self.since));
+            let left = LINGER.saturating_sub(waited);
+            if !left.is_zero() {
+                return ctx.deadline(0, left);
+            }
         }
         self.last |= !self.asked.is_empty() || ends_idle && !in_body;
         self.end_if_done(ctx);
@@ -437,6 +453,7 @@ impl Inbound for HttpCodec {
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
         // A client that has ended its half still gets its responses.
         ctx.set_half_closure(true);
+        self.since = ctx.now();
     }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
@@ -494,7 +511,10 @@ impl Inbound for HttpCodec {
     }
 
     fn deadline(&mut self, _: u8, ctx: &mut InboundContext<'_, Self>) {
-        ctx.close();
+        // Unless the first request has begun after a drain.
+        if self.lingering || !self.used {
+            ctx.close();
+        }
     }
 }
 

@@ -407,6 +407,8 @@ fn a_chunk_is_sent_with_its_line_end() {
 #[test]
 fn a_drain_ends_idle_connections_at_once_and_others_after_their_response() {
     let mut client = Client::new();
+    client.send(GET);
+    client.respond(200, "hello");
     client.socket.channel().fire_event(Draining);
     client.socket.run();
     assert!(!client.socket.is_open());
@@ -417,6 +419,31 @@ fn a_drain_ends_idle_connections_at_once_and_others_after_their_response() {
     client.respond(200, "");
     assert_eq!(client.sent(), closing("200 OK"));
     assert!(!client.socket.is_open());
+}
+
+#[test]
+fn the_first_request_of_a_new_connection_has_some_time_in_a_drain() {
+    let linger = Duration::from_secs(2);
+    let drained = |after: Duration| {
+        let mut client = Client::new();
+        client.socket.advance(after);
+        client.socket.channel().fire_event(Draining);
+        client.socket.run();
+        client
+    };
+    let mut client = drained(Duration::ZERO);
+    assert!(client.socket.is_open());
+    client.send(GET);
+    client.socket.advance(linger);
+    client.respond(200, "");
+    assert_eq!(client.sent(), closing("200 OK"));
+    assert!(!client.socket.is_open());
+    // It does not come.
+    let mut client = drained(linger / 2);
+    assert!(client.socket.is_open());
+    client.socket.advance(linger / 2);
+    assert!(!client.socket.is_open());
+    assert!(!drained(linger).socket.is_open());
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! The end of the client's stream, and drains of the server.
 
+use std::time::Duration;
+
 use super::waits::Waits;
-use super::{Connection, Phase};
+use super::{Connection, NO_REQUEST, Phase};
 use crate::server::body::BodyError;
 use crate::server::service::Service;
 use crate::server::wire::Wire;
@@ -49,12 +51,17 @@ impl<S: Service> Connection<S> {
     }
 
     /// Handles a drain of the server: an idle connection ends at once, another one with its outstanding
-    /// responses. The channel has read before whether a request waits in the socket.
+    /// responses. The channel has read before whether a request waits in the socket. The first request
+    /// of a new connection may still be on its way: it has [`Limits::linger`](crate::Limits), from the
+    /// time when the connection was accepted.
     pub(crate) fn drain<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.shared.begin_drain();
         self.draining = true;
         self.end_if_draining();
         if self.is_idle() {
+            if self.current == NO_REQUEST && self.awaits_first(wire) {
+                return self.report_tally();
+            }
             // Most connections end at once. If a handler holds the end back, the deadline that is set
             // limits it: to move it would cost more than the rest.
             let at_once = !self.has_to_linger() && !wire.has_unsent();
@@ -66,6 +73,20 @@ impl<S: Service> Connection<S> {
             }
         }
         self.settle(wire);
+    }
+
+    /// Waits for the first request of a connection, unless its time for that is over. Returns `true` if it
+    /// waits.
+    #[cold]
+    fn awaits_first<'a>(&mut self, wire: &mut impl Wire<'a>) -> bool {
+        self.now = self.shared.wall.nanos();
+        // Since the connection was accepted: nothing was received.
+        let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
+        let left = self.shared.limits.linger.saturating_sub(waited);
+        if !left.is_zero() {
+            self.check_after(left, wire);
+        }
+        !left.is_zero()
     }
 
     /// Returns `true` if no request is outstanding or has begun.

@@ -68,6 +68,9 @@ use crate::codec::{RefusalReason, RequestDecoder, RequestHead};
 /// them.
 const GATHERED: usize = 32 * 1024;
 
+/// The number of no request.
+const NO_REQUEST: u64 = u64::MAX;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
@@ -85,7 +88,7 @@ pub(crate) struct Connection<S> {
     kept: BytesMut,
     /// How many of them count against the memory limit of the server.
     counted: usize,
-    /// What happens to the body of the request `current`.
+    /// What happens to the body of the request `current`, which is [`NO_REQUEST`] before the first one.
     intake: Intake,
     current: u64,
     queue: ResponseQueue,
@@ -150,7 +153,7 @@ impl<S: Service> Connection<S> {
             kept: BytesMut::new(),
             counted: 0,
             intake: Intake::None,
-            current: 0,
+            current: NO_REQUEST,
             queue: ResponseQueue::default(),
             outstanding,
             undecided: None,

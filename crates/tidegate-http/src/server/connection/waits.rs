@@ -79,7 +79,7 @@ impl<S: Service> Connection<S> {
 
     /// Checks the limits of time after `wait`, or before: an earlier deadline stays, which costs less
     /// than to move it with each request. When it passes, the check looks what is left.
-    fn check_after<'a>(&mut self, wait: Duration, wire: &mut impl Wire<'a>) {
+    pub(super) fn check_after<'a>(&mut self, wait: Duration, wire: &mut impl Wire<'a>) {
         let wait = wait.max(LEAST);
         let until = self.now.saturating_add(as_nanos(wait));
         if !(self.now + 1..=until).contains(&self.checks_at) {
@@ -159,6 +159,8 @@ impl<S: Service> Connection<S> {
     fn limit(&self) -> Duration {
         let limits = &self.shared.limits;
         match self.waits {
+            // For the first request: other idle connections have ended.
+            Waits::Idle if self.draining => limits.linger.min(limits.idle),
             Waits::Idle | Waits::Undecided => limits.idle,
             Waits::Head => limits.head_time,
             Waits::Body => limits.body_time,

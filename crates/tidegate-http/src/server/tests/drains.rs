@@ -1,6 +1,7 @@
 //! Drains while requests are outstanding: each one gets its response, and the last one says so.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_net::{DrainAnnounced, Draining, Inbound, InboundContext, Nothing, UserEvent};
@@ -8,6 +9,10 @@ use tidegate_net::{DrainAnnounced, Draining, Inbound, InboundContext, Nothing, U
 use super::{Client, get, ok};
 use crate::server::service::Shared;
 use crate::server::{Body, DeferredResponse, Limits, Request, Response};
+
+/// The time of [`Limits::default`] for the first request of a connection in a drain.
+const LINGER: Duration = Duration::from_secs(2);
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 type Later = Arc<Mutex<Vec<DeferredResponse>>>;
 
@@ -259,12 +264,67 @@ fn a_connection_ends_with_the_body_that_is_read_after_the_last_response() {
 }
 
 #[test]
+fn the_first_request_of_a_new_connection_has_some_time_in_a_drain() {
+    let (mut client, later) = deferring();
+    begin(&mut client, 0);
+    assert!(client.is_open(), "its request may be on its way");
+    client.advance(LINGER - MILLISECOND);
+    assert!(client.is_open());
+    client.send(get("/a"));
+    next(&later).body("a");
+    assert_eq!(client.responses(), last("a"));
+    assert!(!client.is_open());
+    // A head that begins in time is served, too.
+    let (mut client, _) = deferring();
+    begin(&mut client, 0);
+    client.send("GET /now");
+    client.advance(LINGER);
+    assert_eq!(client.send(" HTTP/1.1\r\nHost: a\r\n\r\n"), last("now"));
+    assert!(!client.is_open());
+}
+
+#[test]
+fn a_silent_connection_ends_when_the_time_since_it_was_accepted_is_over() {
+    for before in [Duration::ZERO, LINGER / 2, LINGER - MILLISECOND] {
+        let (mut client, _) = deferring();
+        client.advance(before);
+        begin(&mut client, 0);
+        client.advance(LINGER - before - MILLISECOND);
+        assert!(client.is_open(), "{before:?}");
+        client.advance(MILLISECOND);
+        assert!(!client.is_open(), "{before:?}");
+        assert_eq!(client.responses(), "");
+    }
+    // An old one ends at once.
+    for before in [LINGER, Duration::from_secs(60)] {
+        let (mut client, _) = deferring();
+        client.advance(before);
+        begin(&mut client, 0);
+        assert!(!client.is_open(), "{before:?}");
+    }
+    // The client leaves before.
+    let (mut client, _) = deferring();
+    begin(&mut client, 0);
+    client.socket.end_input();
+    client.socket.run();
+    assert!(!client.is_open());
+}
+
+#[test]
+fn a_connection_that_has_had_a_request_is_idle_at_once() {
+    let (mut client, _) = deferring();
+    assert_eq!(client.send(get("/now")), ok("now"));
+    begin(&mut client, 0);
+    assert!(!client.is_open());
+}
+
+#[test]
 fn a_drain_does_not_wait_for_a_body_that_nothing_reads() {
     let (mut client, _) = deferring();
     let head = "POST /now HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
     assert_eq!(client.send(head), ok("now"));
     begin(&mut client, 0);
     assert!(client.socket.is_output_shut() || !client.is_open());
-    client.pass(std::time::Duration::from_secs(3));
+    client.pass(Duration::from_secs(3));
     assert!(!client.is_open());
 }
