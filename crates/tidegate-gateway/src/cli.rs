@@ -276,3 +276,48 @@ fn toured(out: &mut dyn Write) -> tidegate::Result<String> {
         "{table}\nEach line is a real run. The programs behind them are in `examples/`.\n"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    //! All commands and their arguments.
+
+    use clap::CommandFactory as _;
+
+    use super::Arguments;
+
+    /// Returns the names of all arguments, each behind the names of its commands.
+    fn arguments(command: &clap::Command, before: &str, all: &mut Vec<String>) {
+        let path = format!("{before} {}", command.get_name());
+        for one in command.get_arguments() {
+            let shown = one.get_long_and_visible_aliases().unwrap_or_default();
+            let values = one.get_value_names().unwrap_or_default();
+            let values = values.iter().map(|value| value.as_str());
+            let names = shown
+                .into_iter()
+                .chain(values)
+                .chain([one.get_id().as_str()]);
+            let names: Vec<_> = names.collect();
+            all.push(format!("{path}: {}", names.join(" ").to_lowercase()));
+        }
+        for inner in command.get_subcommands() {
+            arguments(inner, &path, all);
+        }
+    }
+
+    /// Other users of the machine see the arguments of a program. A token comes from a file or from a
+    /// variable.
+    #[test]
+    fn no_argument_is_a_secret() {
+        let mut program = Arguments::command();
+        program.build();
+        let mut all = Vec::new();
+        arguments(&program, "", &mut all);
+        for known in [" tidegate top: ", " tidegate bench: ", " tidegate run: "] {
+            assert!(all.iter().any(|one| one.starts_with(known)), "{all:?}");
+        }
+        for secret in ["token", "secret", "password", "credential", "auth", "key"] {
+            let named: Vec<_> = all.iter().filter(|one| one.contains(secret)).collect();
+            assert!(named.is_empty(), "{secret}: {named:?}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_gateway::config::{Address, Secret};
 
-use crate::{World, assert_has, settings, status};
+use crate::{World, assert_has, body, settings, status};
 
 #[test]
 fn a_change_needs_the_token_for_changes() {
@@ -73,10 +73,18 @@ fn on_another_address_only_health_is_free() {
         "/api/settings",
         "/api/events",
         "/api/dump",
+        "/page/events",
+        "/page/route?key=cart",
+        "/page/save",
     ];
     for path in paths {
         assert_eq!(status(&world.get(path)), 401, "{path}");
     }
+    // The file of the page asks for the token. It is the same for everyone.
+    let page = world.get("/");
+    assert_eq!(status(&page), 200);
+    assert_eq!(body(&page), body(&World::new().get("/")));
+    assert!(!page.contains("cart"), "it contains no data");
     assert_eq!(status(&world.get("/live")), 200);
     assert_eq!(status(&world.get("/ready")), 200);
     assert_eq!(status(&world.change("GET /api/snapshot", "")), 200);

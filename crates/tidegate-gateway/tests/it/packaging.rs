@@ -11,12 +11,24 @@ fn the_manual_describes_each_command() {
     let (manual, status) = run(&[], &["man"]);
     assert_eq!(status, 0);
     assert!(manual.contains(".TH tidegate 1"), "{manual}");
-    let commands = ["check", "explain", "reference", "tour", "completions"];
+    let commands = [
+        "check",
+        "explain",
+        "run",
+        "bench",
+        "top",
+        "reference",
+        "man",
+        "completions",
+        "tour",
+    ];
+    assert_eq!(listed(), commands, "the program has others");
     for command in commands {
-        assert!(
-            manual.contains(&format!("tidegate {command}")),
-            "{command}\n{manual}"
-        );
+        let synopsis = format!("\n\\fBtidegate {command}\\fR ");
+        let heading = format!("\n.SH TIDEGATE {}\n", command.to_uppercase());
+        for part in [synopsis, heading] {
+            assert!(manual.contains(&part), "{part}\n{manual}");
+        }
     }
     assert!(
         manual.contains("\\-\\-header"),
@@ -25,6 +37,31 @@ fn the_manual_describes_each_command() {
     let name = "tidegate \\- A gateway that no slow service takes down";
     for part in [name, ".SH TIDEGATE EXPLAIN\n"] {
         assert!(manual.contains(part), "{part}\n{manual}");
+    }
+}
+
+/// Returns the names of all commands, as the help lists them.
+fn listed() -> Vec<String> {
+    let (help, status) = run(&[], &["--help"]);
+    assert_eq!(status, 0);
+    let commands = help.split_once("\nCommands:\n").unwrap().1;
+    let lines = commands.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let names = names.filter(|name| !["", "help"].contains(name));
+    names.map(str::to_owned).collect()
+}
+
+/// Other users of the machine see the arguments of a program.
+#[test]
+fn a_token_on_the_command_line_is_refused() {
+    let rows: [&[&str]; 4] = [
+        &["top", "--token", "marker"],
+        &["top", "127.0.0.1:1", "marker"],
+        &["run", "t.toml", "--token=marker"],
+        &["bench", "http://127.0.0.1:1/", "--token", "marker"],
+    ];
+    for arguments in rows {
+        assert_eq!(run(&[], arguments).1, 2, "{arguments:?}");
     }
 }
 

@@ -493,3 +493,64 @@ fn the_streams_of_a_running_gateway_show_its_routes_at_once_and_each_period() {
     world.operation.close();
     assert!(stream.rest().ends_with("0\r\n\r\n"));
 }
+
+/// Reads a piece of a stream.
+fn piece(stream: &mut Peer) -> String {
+    let mut got = String::new();
+    while !got.ends_with("\n\n\r\n") {
+        got += &stream.bytes(1);
+    }
+    got
+}
+
+/// The variables have dots in their names, as the properties of Hystrix.
+#[test]
+fn the_periods_and_the_clients_of_the_streams_are_read_from_the_environment() {
+    let variables = &[
+        ("hystrix.stream.dashboard.intervalInMilliseconds", "300"),
+        ("hystrix.stream.config.intervalInMilliseconds", "200"),
+        ("hystrix.stream.utilization.intervalInMilliseconds", "100"),
+        ("hystrix.config.stream.maxConcurrentConnections", "3"),
+    ];
+    let world = World::with_variables("[route.r]\nrespond = 200\n", variables).unwrap();
+    let back = Upstream::new();
+    let text = operated(&route(&[&back], ""));
+    world.files.write("/tidegate.toml", &text);
+    world.operation.reload("test").unwrap();
+    let open = |name: &str| {
+        let mut stream = world.operator(&format!("GET /{name}.stream"), "", "");
+        assert!(stream.head().starts_with("HTTP/1.1 200 "), "{name}");
+        assert!(piece(&mut stream).contains("data: {"), "{name}");
+        stream
+    };
+    let mut streams = [
+        (3, open("hystrix")),
+        (2, open("config")),
+        (1, open("utilization")),
+    ];
+    assert_eq!(world.get("/hystrix.stream").status(), "503");
+    for step in 1..=6 {
+        world.clock.advance(Duration::from_millis(100));
+        for (every, stream) in &mut streams {
+            if step % *every == 0 {
+                assert!(piece(stream).contains("data: {"), "{every} {step}");
+            }
+            // Whatever else was sent before would come first.
+            let home = world.parts.own.loops().next();
+            home.submit(|| ()).unwrap().wait().unwrap();
+            stream.0.set_nonblocking(true).unwrap();
+            let more = stream.0.peek(&mut [0]).map_err(|why| why.kind());
+            assert_eq!(more, Err(io::ErrorKind::WouldBlock), "{every} {step}");
+            stream.0.set_nonblocking(false).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_variable_of_the_streams_that_is_no_number_stops_the_start() {
+    let variables = &[("hystrix.config.stream.maxConcurrentConnections", "many")];
+    let started = World::with_variables("[route.r]\nrespond = 200\n", variables);
+    let why = started.err().unwrap();
+    let name = "`hystrix.config.stream.maxConcurrentConnections` is not a positive whole number";
+    assert!(why.contains(name), "{why}");
+}

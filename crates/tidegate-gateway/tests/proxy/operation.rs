@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use tidegate::isolate::Properties;
 use tidegate_gateway::access::AccessLog;
-use tidegate_gateway::config::ConfigFile;
+use tidegate_gateway::config::{ConfigFile, VariableReader};
 use tidegate_gateway::notify::Notifier;
 use tidegate_gateway::serve::{Operation, OperationParts};
 use tidegate_gateway::{Reports, Resolver};
@@ -85,20 +85,51 @@ impl World {
     }
 
     pub(crate) fn with_resolver(text: String, resolver: Resolver) -> Self {
-        Self::made(text, resolver, None, 1)
+        Self::made(text, resolver, None, 1).unwrap()
+    }
+
+    /// Makes a gateway whose environment has these variables besides.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not start.
+    pub(crate) fn with_variables(
+        text: &str,
+        variables: &'static [(&str, &str)],
+    ) -> Result<Self, String> {
+        let read = move |name: &str| {
+            let mut own = variables.iter().filter(|(own, _)| *own == name);
+            let own = own.next().map(|(_, value)| (*value).to_owned());
+            own.or_else(|| variable(name))
+        };
+        let parts = (Resolver::system(), None, 1);
+        Self::made_with(operated(text), parts, Arc::new(read))
     }
 
     /// Makes a gateway whose wall clock starts at this time after 1970, and follows the other one.
     pub(crate) fn starting_at(text: String, start: Duration) -> Self {
-        Self::made(text, Resolver::system(), Some(start), 1)
+        Self::made(text, Resolver::system(), Some(start), 1).unwrap()
     }
 
     /// Makes a gateway with so many loops for requests.
     pub(crate) fn with_loops(text: String, loops: usize) -> Self {
-        Self::made(text, Resolver::system(), None, loops)
+        Self::made(text, Resolver::system(), None, loops).unwrap()
     }
 
-    fn made(text: String, resolver: Resolver, start: Option<Duration>, loops: usize) -> Self {
+    fn made(
+        text: String,
+        resolver: Resolver,
+        start: Option<Duration>,
+        loops: usize,
+    ) -> Result<Self, String> {
+        Self::made_with(text, (resolver, start, loops), Arc::new(variable))
+    }
+
+    fn made_with(
+        text: String,
+        (resolver, start, loops): (Resolver, Option<Duration>, usize),
+        variable: Arc<VariableReader>,
+    ) -> Result<Self, String> {
         let files = Arc::new(Files::default());
         files.write("/tidegate.toml", &text);
         let clock = ManualClock::new();
@@ -128,15 +159,15 @@ impl World {
             notifier: Arc::new(Notifier::new(None)),
         };
         let disk = Arc::clone(&files) as Arc<dyn Disk>;
-        let file = ConfigFile::new("/tidegate.toml", disk, Arc::new(variable));
-        let operation = Operation::start(file, parts.clone()).unwrap();
-        Self {
+        let file = ConfigFile::new("/tidegate.toml", disk, variable);
+        let operation = Operation::start(file, parts.clone())?;
+        Ok(Self {
             operation,
             files,
             clock,
             parts,
             log,
-        }
+        })
     }
 
     /// Waits for so many lines of the access log, and returns them.

@@ -14,26 +14,26 @@ const MARKER: &str = "marker";
 /// What the test plants, and where the program reads it.
 struct Planted {
     folder: std::path::PathBuf,
-    /// A line of the private key.
-    key: String,
-}
-
-fn folder() -> std::path::PathBuf {
-    std::env::temp_dir().join(format!("tidegate-secrets-{}", std::process::id()))
+    /// A line of each private key: that of a listener, and that towards an upstream.
+    keys: [String; 2],
 }
 
 impl Planted {
-    fn new() -> Self {
-        let folder = folder();
+    fn new(test: &str) -> Self {
+        let folder = format!("tidegate-secrets-{test}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["shop.example".to_owned()]).unwrap();
-        let own = params.self_signed(&key).unwrap();
-        std::fs::write(folder.join("own.pem"), own.pem()).unwrap();
-        std::fs::write(folder.join("own.key"), key.serialize_pem()).unwrap();
+        let keys = ["own", "towards"].map(|name| {
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(vec!["shop.example".to_owned()]).unwrap();
+            let own = params.self_signed(&key).unwrap();
+            std::fs::write(folder.join(format!("{name}.pem")), own.pem()).unwrap();
+            let key = key.serialize_pem();
+            std::fs::write(folder.join(format!("{name}.key")), &key).unwrap();
+            key.lines().nth(1).unwrap().to_owned()
+        });
         std::fs::write(folder.join("read"), "marker-read\n").unwrap();
-        let key = key.serialize_pem().lines().nth(1).unwrap().to_owned();
-        Self { folder, key }
+        Self { folder, keys }
     }
 
     fn text(&self, back: &Upstream, more: &str) -> String {
@@ -47,6 +47,7 @@ impl Planted {
              read_token = \"file:{}\"\n\
              [upstream.back]\nservers = \"{}\"\n\
              [upstream.hidden]\nservers = \"${{PLANTED_HOST}}\"\n\
+             tls = {{ name = \"shop.example\", roots = {:?}, cert = {:?}, key = {:?} }}\n\
              [route.hidden]\npath = \"/hidden\"\nupstream = \"hidden\"\n\
              [route.shop]\nupstream = \"back\"\nheader = {{ x-route = \"${{PLANTED_FIELD}}\" }}\n\
              breaker = true\n\
@@ -56,14 +57,36 @@ impl Planted {
             at("own.key"),
             at("read").display(),
             back.address(),
+            at("towards.pem"),
+            at("towards.pem"),
+            at("towards.key"),
             at("access.log"),
         )
+    }
+
+    /// Sets the variables that the configuration names.
+    fn plant(&self, command: &mut Command) {
+        command.env("PLANTED_TOKEN", "marker-token");
+        command.env("PLANTED_HOST", "unix:/none/marker-host");
+        command.env("PLANTED_SOCKET", self.folder.join("marker.sock"));
+        command.env("PLANTED_FIELD", "marker-field");
+    }
+
+    /// Runs the program to its end, with a token for reading, and returns what it prints.
+    fn run(&self, arguments: &[&str], token: &str) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+        self.plant(&mut command);
+        let output = command.args(arguments).env("TIDEGATE_TOKEN", token);
+        let output = output.output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     }
 
     /// Asserts that an output has no secret.
     fn is_clean(&self, what: &str, output: &str) {
         assert!(!output.contains(MARKER), "{what}\n{output}");
-        assert!(!output.contains(&self.key), "{what}\n{output}");
+        for key in &self.keys {
+            assert!(!output.contains(key), "{what}\n{output}");
+        }
     }
 }
 
@@ -71,14 +94,6 @@ impl Drop for Planted {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-/// Sets the variables that the configuration names.
-fn plant(command: &mut Command) {
-    command.env("PLANTED_TOKEN", "marker-token");
-    command.env("PLANTED_HOST", "unix:/none/marker-host");
-    command.env("PLANTED_SOCKET", folder().join("marker.sock"));
-    command.env("PLANTED_FIELD", "marker-field");
 }
 
 /// Sends a request with secrets in all places, and returns the connection.
@@ -102,9 +117,9 @@ fn operator(address: &str, line: &str, token: &str) -> Peer {
 
 #[test]
 fn no_output_of_the_program_contains_a_secret() {
-    let (planted, back) = (Planted::new(), Upstream::new());
+    let (planted, back) = (Planted::new("run"), Upstream::new());
     let text = planted.text(&back, "");
-    let mut program = Program::start_with("secrets", &text, plant);
+    let mut program = Program::start_with("secrets", &text, |one| planted.plant(one));
     let http = program.address();
     let mut admin = program.line();
     while !admin.starts_with("admin listens on ") {
@@ -132,8 +147,27 @@ fn no_output_of_the_program_contains_a_secret() {
         assert_eq!(ask(&format!("GET /api/{path}"), "marker-read"), "200");
     }
     assert_eq!(ask("GET /metrics", "marker-token"), "200");
-    for stream in ["hystrix", "config", "utilization"] {
-        let mut peer = operator(&admin, &format!("GET /{stream}.stream"), "marker-read");
+    let page = [
+        "",
+        "page/route?key=shop",
+        "page/route?key=marker-query",
+        "page/save",
+    ];
+    for (path, status) in page.into_iter().zip(["200", "200", "404", "200"]) {
+        assert_eq!(
+            ask(&format!("GET /{path}"), "marker-read"),
+            status,
+            "{path}"
+        );
+    }
+    let streams = [
+        "page/events",
+        "hystrix.stream",
+        "config.stream",
+        "utilization.stream",
+    ];
+    for stream in streams {
+        let mut peer = operator(&admin, &format!("GET /{stream}"), "marker-read");
         let head = peer.head();
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         planted.is_clean(stream, &(head + &peer.bytes(300)));
@@ -166,6 +200,12 @@ fn no_output_of_the_program_contains_a_secret() {
     while !said.contains("not reloaded") {
         said = format!("{said}{}\n", program.line());
     }
+    let top = planted.run(&["top", &admin, "--once"], "marker-read");
+    assert!(top.contains("shop") && top.contains("in flight"), "{top}");
+    planted.is_clean("top", &top);
+    let top = planted.run(&["top", &admin, "--once"], "marker-wrong");
+    assert!(top.contains("TIDEGATE_TOKEN"), "{top}");
+    planted.is_clean("top with a wrong token", &top);
     server.write(OK);
     assert_eq!(client.message().body, "ok");
     said += &program.end();
@@ -174,23 +214,78 @@ fn no_output_of_the_program_contains_a_secret() {
     assert_eq!(log.lines().count(), 2, "{log}");
     assert!(log.contains("\"server\":\"${PLANTED_HOST}\""), "{log}");
     planted.is_clean("the access log", &log);
-    for arguments in [&["check"][..], &["explain"]] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        plant(&mut command);
-        command.args(arguments).arg(&program.file);
-        if arguments == ["explain"] {
-            command.args([
-                "GET",
-                "http://shop.example/a",
-                "-H",
-                "X-ROUTE: marker-field",
-            ]);
-        }
-        let output = command.output().unwrap();
-        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    let file = program.file.to_str().unwrap();
+    let asked = [
+        "GET",
+        "http://shop.example/a",
+        "-H",
+        "X-ROUTE: marker-field",
+    ];
+    for arguments in [
+        vec!["check", file],
+        [&["explain", file][..], &asked].concat(),
+    ] {
+        let text = planted.run(&arguments, "");
         assert!(!text.is_empty());
         planted.is_clean(arguments[0], &text);
     }
+}
+
+#[test]
+fn no_error_of_a_start_contains_a_secret() {
+    let (planted, back) = (Planted::new("start"), Upstream::new());
+    let whole = planted.text(&back, "");
+    let taken = back.address();
+    let planted_http = whole.replacen("127.0.0.1:0", &taken, 1);
+    let rows = [
+        // Not a number, not an address, an unknown setting, an address in use.
+        (
+            format!(
+                "{whole}[route.b]\npath = \"/b\"\nrespond = 200\ntimeout = \"${{PLANTED_FIELD}}\"\n"
+            ),
+            "timeout",
+        ),
+        (
+            format!("{whole}[upstream.b]\nservers = \"${{PLANTED_FIELD}}\"\n"),
+            "upstream.b",
+        ),
+        (
+            format!(
+                "{whole}[route.b]\npath = \"/b\"\nrespond = 200\nresponds = \"${{PLANTED_FIELD}}\"\n"
+            ),
+            "responds",
+        ),
+        (planted_http, "cannot listen"),
+    ];
+    let failed = |text: &str, part: &str| {
+        let mut program = Program::start_with("secrets-start", text, |one| planted.plant(one));
+        let said = program.rest();
+        assert_eq!(program.status(), Some(1), "{said}");
+        assert!(said.contains(part), "{part}\n{said}");
+        planted.is_clean(part, &said);
+    };
+    for (text, part) in rows {
+        failed(&text, part);
+    }
+    // A key that is none, a key that is another one, a token that is empty or is not a text.
+    let at = |name: &str| planted.folder.join(name);
+    for (file, contents, part) in [
+        ("towards.key", &b"marker-key"[..], "upstream.hidden.tls.key"),
+        ("own.key", b"marker-key", "listen.secure.tls"),
+        (
+            "read",
+            b"marker-read\nmarker-more\xff",
+            "listen.admin.read_token",
+        ),
+    ] {
+        let before = std::fs::read(at(file)).unwrap();
+        std::fs::write(at(file), contents).unwrap();
+        failed(&whole, part);
+        std::fs::write(at(file), before).unwrap();
+    }
+    let (own, other) = (at("own.key"), at("towards.key"));
+    std::fs::copy(&own, &other).unwrap();
+    failed(&whole, "upstream.hidden.tls");
 }
 
 /// Of each file the message has the path as it is in the configuration.

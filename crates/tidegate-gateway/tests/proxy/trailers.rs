@@ -35,3 +35,23 @@ fn trailers_do_not_carry_what_the_head_may_not() {
         assert_eq!(client.bytes(body.len()), body, "{trust}");
     }
 }
+
+#[test]
+fn a_chunked_response_has_the_times_of_its_head_and_of_its_body() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "server_timing = true");
+    let mut client = fixture.send(GET);
+    let mut server = back.accept();
+    server.message();
+    fixture.clock.advance(Duration::from_millis(20));
+    server.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n");
+    let head = client.head();
+    let timing = "queue;dur=0.0, connect;dur=0.0, head;dur=20.0";
+    assert_eq!(field(&head, "server-timing"), Some(timing));
+    assert_eq!(client.bytes(6), "1\r\nb\r\n");
+    fixture.clock.advance(Duration::from_millis(7));
+    server.write("0\r\nChecksum: 8\r\n\r\n");
+    let end = "0\r\nChecksum: 8\r\nServer-Timing: body;dur=7.0\r\n\r\n";
+    assert_eq!(client.bytes(end.len()), end);
+    fixture.wait_idle();
+}
