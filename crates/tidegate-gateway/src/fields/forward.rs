@@ -40,6 +40,19 @@ pub(crate) struct Peer {
     node: String,
     /// The fields of the last request, if the peer says nothing about others.
     last: Option<Own>,
+    /// What the peer has said about others without being trusted.
+    claims: Claims,
+}
+
+/// Whether a peer has said something about others that does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claims {
+    /// It has not.
+    None,
+    /// It has, and nobody was told.
+    New,
+    /// It has, and an operator was told.
+    Told,
 }
 
 /// What the gateway says about a request for one host.
@@ -67,6 +80,23 @@ impl Peer {
             address: address.map(|address| address.to_string()),
             node,
             last: None,
+            claims: Claims::None,
+        }
+    }
+
+    /// Returns `true` once if the peer has said something about others without being trusted.
+    pub(crate) fn has_new_claims(&mut self) -> bool {
+        let is_new = self.claims == Claims::New;
+        if is_new {
+            self.claims = Claims::Told;
+        }
+        is_new
+    }
+
+    #[cold]
+    fn note_claims(&mut self) {
+        if self.claims == Claims::None {
+            self.claims = Claims::New;
         }
     }
 
@@ -126,15 +156,23 @@ pub(crate) fn forward(
     ids: &Ids,
 ) -> Result<(OwnedRequestHead, RequestId), EncodeError> {
     let (trusted, mut has_via, mut traced) = (peer.trusted, false, false);
+    let mut claims = false;
     let mut head = received.to_forward(|name| {
         has_via |= name.eq_ignore_ascii_case(b"Via");
         traced |= is_traced(name);
-        is_claim(name, trusted)
+        let is_claim = is_claim(name, trusted);
+        if is_claim {
+            claims = true;
+        }
+        is_claim
     })?;
     if trusted {
         extend(&mut head, peer, host)?;
         let id = trace(&mut head, true, ids)?;
         return Ok((head, id));
+    }
+    if claims {
+        peer.note_claims();
     }
     let Own { lines, fresh, .. } = peer.own(host, ids)?;
     let (all, fresh_from) = (lines.len(), lines.len() - FRESH_LINES);
@@ -345,6 +383,22 @@ pub(crate) mod tests {
             let with_mark: Vec<_> = with_mark.collect();
             let expected = ["X_Forwarded: 5", "User_Name: 6", "X_Own: 7", "_: 8"];
             assert_eq!(with_mark, expected, "{trusted}");
+        }
+    }
+
+    #[test]
+    fn claims_of_a_peer_that_is_not_trusted_are_told_once() {
+        let claims = ["Forwarded: for=1", "X-Real-IP: 1", "X_Forwarded_User: 1"];
+        for claim in claims {
+            let (with, without) = (head_of(&format!("{claim}\r\n")), head_of("Via: 1\r\n"));
+            for trusted in [false, true] {
+                let mut peer = peer(trusted);
+                let told = [&without, &with, &without, &with].map(|head| {
+                    passed(head, &mut peer, "shop.example");
+                    peer.has_new_claims()
+                });
+                assert_eq!(told, [false, !trusted, false, false], "{claim}");
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! What all requests of the gateway share: its loops, their timers, ids, reports.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub(crate) struct Gate {
     pub(crate) reports: Reports,
     /// When the gateway cuts what is left, in nanoseconds.
     cut_at: AtomicU64,
+    /// The number of connections with fields that only a trusted peer may set.
+    claims: AtomicU64,
 }
 
 impl Gate {
@@ -38,6 +41,7 @@ impl Gate {
             ids: Ids::new(),
             reports: reports.clone(),
             cut_at: AtomicU64::new(u64::MAX),
+            claims: AtomicU64::new(0),
         })
     }
 
@@ -75,6 +79,23 @@ impl Gate {
     /// Returns `true` if the gateway itself ends connections now.
     pub(crate) fn cuts(&self, home: usize) -> bool {
         self.now(home) >= self.cut_at.load(Ordering::Relaxed)
+    }
+
+    /// Reports a connection whose client sends fields that only a trusted peer may set. Some clients
+    /// always do, so fewer and fewer are reported: the first, the second, the fourth, and so on. The
+    /// fields are not shown.
+    #[cold]
+    pub(crate) fn report_claims(&self, client: Option<IpAddr>) {
+        let count = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
+        if !count.is_power_of_two() {
+            return;
+        }
+        let client = client.map_or("a local client".to_owned(), |ip| ip.to_string());
+        let text = format!(
+            "removed fields of {client} that only a peer in `trust` of the listener may set, such as \
+             `X-Forwarded-For`; connections with them so far: {count}"
+        );
+        self.reports.problems.report("untrusted_fields", text);
     }
 
     /// Runs `run` on a loop after this time. A loop that is ending takes no timers.
@@ -121,5 +142,40 @@ impl fmt::Debug for Gate {
         f.debug_struct("Gate")
             .field("loops", &self.loops())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Reports on a manual clock.
+
+    use tidegate::ManualClock;
+    use tidegate_testkit::Recorder;
+
+    use super::*;
+
+    #[test]
+    fn claims_are_reported_less_and_less_often() {
+        let clock = ManualClock::new();
+        let group = NetGroup::builder("claims").loops(1).clock(&clock);
+        let group = group.build().unwrap();
+        let gate = Gate::new(&group, &Reports::new((&clock).into()));
+        let recorder = Recorder::new();
+        tracing::subscriber::with_default(recorder.clone(), || {
+            for _ in 0..9 {
+                gate.report_claims(Some(IpAddr::from([192, 0, 2, 1])));
+                clock.advance(Duration::from_secs(1));
+            }
+            gate.report_claims(None);
+        });
+        let told = recorder.events("problem");
+        let told = told.iter().filter_map(|event| event.field("message"));
+        let told: Vec<_> = told.map(str::to_owned).collect();
+        assert_eq!(told.len(), 4, "1, 2, 4 and 8: {told:?}");
+        assert!(
+            told[0].starts_with("removed fields of 192.0.2.1 "),
+            "{told:?}"
+        );
+        assert!(told[3].ends_with("so far: 8"), "{told:?}");
     }
 }

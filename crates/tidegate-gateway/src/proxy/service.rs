@@ -429,6 +429,9 @@ impl Caller {
         let host = found.host;
         let received = found.request.head();
         let (mut head, id) = fields::forward(&received, peer, host, &route.gate.ids)?;
+        if peer.has_new_claims() {
+            route.gate.report_claims(peer.ip);
+        }
         if fields::has_hops(received.method()) {
             fields::take_hop(&mut head)?;
         }

@@ -194,6 +194,39 @@ fn a_server_that_cannot_be_reached_is_reported_with_the_cause() {
     assert!(report.contains("refused"), "{report}");
 }
 
+/// A proxy in front that is missing in `trust` would be found out by nothing else.
+#[test]
+fn fields_that_only_a_trusted_peer_may_set_are_reported_once() {
+    let back = Upstream::new();
+    let rows = [
+        ("", "X-Forwarded-For: 1.2.3.4-marker\r\n", 1),
+        ("", "X-Own: 1\r\n", 0),
+    ];
+    let trusted = (
+        "trust = [\"127.0.0.0/8\"]\n",
+        "X-Forwarded-For: 1.2.3.4\r\n",
+        0,
+    );
+    for (trust, field, expected) in rows.into_iter().chain([trusted]) {
+        let text = format!(
+            "[listen.http]\nat = \"127.0.0.1:0\"\n{trust}[drain]\nannounce = \"0s\"\n{}",
+            route(&[&back], "")
+        );
+        let mut program = Program::start("claims", &text);
+        let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
+        let request = GET.replace("\r\n\r\n", &format!("\r\n{field}\r\n"));
+        for _ in 0..2 {
+            client.write(&request);
+            back.accept().serve(OK_CLOSE);
+            assert_eq!(client.message().status(), "200");
+        }
+        let said = program.end();
+        let reports = said.matches("removed fields of 127.0.0.1 that only a peer in `trust`");
+        assert_eq!(reports.count(), expected, "{field}\n{said}");
+        assert!(!said.contains("marker"), "{said}");
+    }
+}
+
 /// The client leaves and the server agrees to another protocol in one turn of the loop.
 #[test]
 fn what_comes_for_a_request_that_has_ended_is_not_reported() {
@@ -247,42 +280,57 @@ fn a_reader_that_has_stopped_does_not_delay_the_end() {
 
 #[test]
 fn a_signal_finishes_the_requests_and_the_status_is_0() {
-    let back = Upstream::new();
-    let mut program = Program::start("drain", &text(&back, "announce = \"0s\""));
-    let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
-    client.write(GET);
-    let mut server = back.accept();
-    server.message();
-    program.signal("TERM");
-    assert!(program.line().starts_with("SIGTERM received: "));
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
-    // The response may have left before the drain counts the connections.
-    let last = program.line();
-    assert!(
-        last.starts_with("ended; connections that were open: ")
-            && last.ends_with(", cut at the deadline: 0"),
-        "{last}"
-    );
-    assert_eq!(program.status(), Some(0));
+    for signal in ["TERM", "INT"] {
+        let back = Upstream::new();
+        let name = format!("drain-{signal}");
+        let mut program = Program::start(&name, &text(&back, "announce = \"0s\""));
+        let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
+        client.write(GET);
+        let mut server = back.accept();
+        server.message();
+        program.signal(signal);
+        let said = format!("SIG{signal} received: announces the end, then finishes requests");
+        assert_eq!(program.line(), said);
+        server.write(OK);
+        assert_eq!(client.message().body, "ok");
+        // The response may have left before the drain counts the connections.
+        let last = program.line();
+        assert!(
+            last.starts_with("ended; connections that were open: ")
+                && last.ends_with(", cut at the deadline: 0"),
+            "{last}"
+        );
+        assert_eq!(program.status(), Some(0), "{signal}");
+    }
 }
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    let back = Upstream::new();
-    let log = LogFile::new("twice");
-    let text = text(&back, "announce = \"60s\"") + &log.section();
-    let mut program = Program::start("twice", &text);
-    let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
-    client.write(GET);
-    let mut server = back.accept();
-    server.message();
-    program.signal("TERM");
-    assert!(program.line().starts_with("SIGTERM received: "));
-    program.signal("TERM");
-    assert!(program.line().contains("again"));
-    assert_eq!(program.status(), Some(1));
-    assert_eq!(log.lines(), (1, 1), "the request has its line");
+    for (first, second) in [("TERM", "TERM"), ("INT", "INT"), ("TERM", "INT")] {
+        let back = Upstream::new();
+        let name = format!("twice-{first}-{second}");
+        let log = LogFile::new(&name);
+        let text = text(&back, "announce = \"60s\"") + &log.section();
+        let mut program = Program::start(&name, &text);
+        let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
+        client.write(GET);
+        let mut server = back.accept();
+        server.message();
+        program.signal(first);
+        let said = program.line();
+        assert!(
+            said.starts_with(&format!("SIG{first} received: ")),
+            "{said}"
+        );
+        program.signal(second);
+        let said = program.line();
+        assert!(
+            said.starts_with(&format!("SIG{second} received again")),
+            "{said}"
+        );
+        assert_eq!(program.status(), Some(1));
+        assert_eq!(log.lines(), (1, 1), "the request has its line");
+    }
 }
 
 #[test]
@@ -404,6 +452,44 @@ fn the_access_log_is_opened_again_on_a_signal() {
     );
     assert!(!lines(&moved).contains("/second"));
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The disk is full from the start. A device takes its place, which nothing removes.
+#[test]
+fn a_full_disk_loses_lines_and_no_request() {
+    const REQUESTS: usize = 20;
+    let text = "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
+                [route.r]\nrespond = 200\n[log]\nfile = \"/dev/full\"\n\
+                [drain]\nannounce = \"0s\"\n";
+    let mut program = Program::start("full", text);
+    let address = program.address();
+    let admin = program.line();
+    let admin = admin.strip_prefix("admin listens on ").unwrap();
+    let mut client = Peer::new(TcpStream::connect(&address).unwrap());
+    for _ in 0..REQUESTS {
+        client.write(GET);
+        assert_eq!(client.message().status(), "200");
+    }
+    let count = |metrics: &str, result: &str| {
+        let name = format!("tidegate_access_log_lines_total{{result=\"{result}\"}} ");
+        let mut lines = metrics.lines();
+        lines.find_map(|line| line.strip_prefix(&name)?.parse::<usize>().ok())
+    };
+    let metrics = tidegate_testkit::until_some("the lines are counted", || {
+        let mut peer = Peer::new(TcpStream::connect(admin).unwrap());
+        peer.write("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let metrics = peer.message().body;
+        (count(&metrics, "lost")? >= REQUESTS).then_some(metrics)
+    });
+    assert_eq!(count(&metrics, "lost"), Some(REQUESTS));
+    assert_eq!(count(&metrics, "written"), Some(0));
+    let said = program.end();
+    // One in a second: a slow machine may see another one.
+    assert!(
+        said.contains("the access log cannot be written: "),
+        "{said}"
+    );
+    assert!(said.contains("lines are lost"), "{said}");
 }
 
 #[test]
