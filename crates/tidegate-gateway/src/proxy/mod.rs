@@ -70,6 +70,9 @@ mod times;
 mod tunnel;
 mod upstream;
 
+#[cfg(test)]
+mod lives_tests;
+
 pub(crate) use draft::{BuildError, Draft};
 pub(crate) use gate::Gate;
 pub(crate) use live::Live;

@@ -4,8 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::{World, assert_has, settings, status};
+use tidegate::isolate::{Command, PoolConfig};
 use tidegate_gateway::config::Secret;
+
+use crate::{World, assert_has, settings, status};
 
 const PING: &str = "ping: \n\n";
 
@@ -56,6 +58,19 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// Lets 499 ms pass, after which the stream has nothing new.
+fn assert_quiet(world: &World, stream: &mut Stream) {
+    world.clock.advance(millis(499));
+    // The loop has been there since: once to wake up, once with all timers run.
+    for _ in 0..2 {
+        assert_eq!(status(&world.get("/live")), 200);
+    }
+    stream.socket.set_nonblocking(true).unwrap();
+    let early = stream.socket.peek(&mut [0]).map_err(|why| why.kind());
+    assert_eq!(early, Err(std::io::ErrorKind::WouldBlock));
+    stream.socket.set_nonblocking(false).unwrap();
+}
+
 #[test]
 fn a_stream_is_an_uncached_response_of_events() {
     let world = World::new();
@@ -87,13 +102,8 @@ fn the_dashboard_gets_a_sample_each_500_ms_with_commands_first() {
         assert!(sample.ends_with("}\n\n"));
         world.clock.advance(millis(500));
     }
-    // Not earlier.
-    let last = stream.next();
-    world.clock.advance(millis(499));
-    assert!(last.starts_with("data: "));
-    stream.socket.set_nonblocking(true).unwrap();
-    let early = stream.socket.read(&mut [0; 64]);
-    assert_eq!(early.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    assert!(stream.next().starts_with("data: "));
+    assert_quiet(&world, &mut stream);
 }
 
 #[test]
@@ -109,10 +119,14 @@ fn the_sister_streams_have_periods_of_their_own_and_pings_in_between() {
             _ => assert_eq!(piece, PING),
         }
     }
+    assert_quiet(&world, &mut config);
+    world.clock.advance(millis(1));
+    assert_eq!(config.next(), PING);
     let mut utilization = Stream::open(&world, "/utilization.stream");
     for _ in 0..3 {
         assert!(utilization.next().starts_with("data: {"));
-        world.clock.advance(millis(500));
+        assert_quiet(&world, &mut utilization);
+        world.clock.advance(millis(1));
     }
 }
 
@@ -123,7 +137,8 @@ fn a_stream_without_commands_has_pings_each_500_ms() {
     let mut stream = Stream::open(&world, "/hystrix.stream");
     for _ in 0..3 {
         assert_eq!(stream.next(), PING);
-        world.clock.advance(millis(500));
+        assert_quiet(&world, &mut stream);
+        world.clock.advance(millis(1));
     }
 }
 
@@ -178,6 +193,27 @@ fn known_keys_appear_at_once_with_zeros() {
         "\"errorPercentage\":0",
     ];
     assert_has(&stream.next(), &zeros);
+}
+
+#[test]
+fn a_pool_that_was_never_used_appears_with_zeros() {
+    let world = World::new();
+    let stock: Command<(), String> = Command::builder("stock")
+        .group("shop")
+        .threads(PoolConfig::default())
+        .build(&world.gateway.isolation)
+        .unwrap();
+    let sample = Stream::open(&world, "/hystrix.stream").next();
+    let pool = sample
+        .split("\n\n")
+        .find(|event| event.contains("\"HystrixThreadPool\""));
+    let zeros = [
+        "\"name\":\"stock\"",
+        "\"currentCompletedTaskCount\":0",
+        "\"currentPoolSize\":0",
+    ];
+    assert_has(pool.unwrap(), &zeros);
+    drop(stock);
 }
 
 #[test]

@@ -24,6 +24,23 @@ fn a_good_file_has_no_mistake() {
     );
 }
 
+/// The carets are below the value that is wrong, and below nothing else.
+#[test]
+fn a_mistake_shows_its_line_with_carets_below_what_is_wrong() {
+    let wrong = "timeout = \"30\" # soon\nretry = -1\n";
+    let expected = r#"
+t.toml:8:11: route.a.timeout: `30` is not a duration: `30` has no unit
+  8 | timeout = "30" # soon
+    |           ^^^^ expected a duration, such as `"250ms"`, `"5s"` or `"1m 30s"`
+t.toml:9:9: route.a.retry.times: -1 is not a positive whole number
+  9 | retry = -1
+    |         ^^ expected a positive whole number, such as `10`
+2 errors, 0 warnings
+"#;
+    let found = check(&format!("{GOOD}{wrong}"));
+    assert_eq!((found.0.as_str(), found.1), (expected.trim_start(), 1));
+}
+
 /// Adds each text to the route `a` and compares column, setting and message.
 #[test]
 fn each_wrong_value_has_its_place_and_its_expected_form() {

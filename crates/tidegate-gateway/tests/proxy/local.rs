@@ -56,6 +56,25 @@ fn files_of_a_directory_are_sent_and_no_others() {
 }
 
 #[test]
+fn the_file_of_a_directory_has_the_name_of_the_setting() {
+    let root = std::env::temp_dir().join(format!("tidegate-index-{}", std::process::id()));
+    std::fs::create_dir_all(root.join("sub")).unwrap();
+    std::fs::write(root.join("sub/index.html"), "usual").unwrap();
+    std::fs::write(root.join("sub/start.txt"), "own").unwrap();
+    for (setting, expected) in [("", "usual"), (", index = \"start.txt\"", "own")] {
+        let fixture = Fixture::new(&format!(
+            "[route.f]\nfiles = {{ root = {root:?}{setting} }}\n"
+        ));
+        let response = fixture.send(&GET.replace("/a", "/sub/")).message();
+        assert_eq!(
+            (response.status(), response.body.as_str()),
+            ("200", expected)
+        );
+    }
+    std::fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
 fn files_see_the_normal_path_as_routes_do() {
     let root = std::env::temp_dir().join(format!("tidegate-normal-{}", std::process::id()));
     std::fs::create_dir_all(root.join("sub/deep")).unwrap();

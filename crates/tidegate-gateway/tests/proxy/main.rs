@@ -16,6 +16,7 @@ mod late;
 mod loaded;
 mod local;
 mod logs;
+mod mismatched;
 mod moves;
 mod names;
 mod operates;

@@ -1,6 +1,7 @@
 //! Servers that have a name: one server for each of its addresses.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate::promise::{Completion, Failure, Promise, promise};
@@ -468,4 +469,31 @@ fn a_first_lookup_that_hangs_delays_no_request_that_another_server_takes() {
     reaches(&one);
     order("resume");
     assert!(two.is_quiet());
+}
+
+/// The default is longer.
+#[test]
+fn a_name_is_looked_up_each_time_that_its_upstream_says() {
+    let lookups = Arc::new(AtomicUsize::new(0));
+    let own = Arc::clone(&lookups);
+    let resolver = Resolver::new(move |_, port| {
+        own.fetch_add(1, Ordering::Relaxed);
+        Completion::succeeded(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+    });
+    let world = World::with_resolver(text(80, ""), resolver);
+    let seconds = |seconds: u64| {
+        for _ in 0..seconds {
+            world.clock.advance(Duration::from_secs(1));
+            // Each lookup plans the next one.
+            for _ in 0..2 {
+                let home = world.parts.group.loops().next();
+                home.submit(|| ()).unwrap().wait().unwrap();
+            }
+        }
+        lookups.load(Ordering::Relaxed)
+    };
+    assert_eq!(seconds(9), 1);
+    assert_eq!(seconds(2), 2);
+    assert_eq!(seconds(8), 2);
+    assert_eq!(seconds(3), 3);
 }

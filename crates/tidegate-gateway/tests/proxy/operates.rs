@@ -449,6 +449,41 @@ fn a_change_of_the_files_is_noticed_when_they_are_quiet() {
     assert_eq!(world.send(GET).message().status(), "202");
 }
 
+#[test]
+fn without_a_watch_only_a_reload_that_is_asked_for_reads_the_files() {
+    let text = |status: u16, watch: bool| {
+        operated(&format!(
+            "[route.r]\nrespond = {status}\n[reload]\nwatch = {watch}\n"
+        ))
+    };
+    let world = World::with(text(200, false));
+    let (send, changes) = channel();
+    let watched = world
+        .operation
+        .watch(move || send.send(()).unwrap_or_default());
+    watched.unwrap();
+    world.files.write("/tidegate.toml", &text(201, false));
+    let look = || {
+        world.clock.advance(Duration::from_millis(500));
+        let home = world.parts.own.loops().next();
+        home.submit(|| ()).unwrap().wait().unwrap();
+    };
+    (0..100).for_each(|_| look());
+    assert!(changes.try_recv().is_err());
+    assert_eq!(world.send(GET).message().status(), "200");
+    world.operation.reload("SIGHUP").unwrap();
+    assert_eq!(world.send(GET).message().status(), "201");
+    // From now on the files are watched: that is the first change that is noticed.
+    world.files.write("/tidegate.toml", &text(202, true));
+    world.operation.reload("SIGHUP").unwrap();
+    assert!(changes.try_recv().is_err());
+    world.files.write("/tidegate.toml", &text(203, true));
+    tidegate_testkit::until("the change is noticed", || {
+        look();
+        changes.try_recv().is_ok()
+    });
+}
+
 /// Reads events of a stream until one contains a text.
 fn events_until(stream: &mut Peer, text: &str) -> String {
     let mut got = String::new();

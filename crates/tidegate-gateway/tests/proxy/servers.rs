@@ -163,3 +163,26 @@ fn a_drained_server_stays_so_with_another_weight_or_limit() {
     assert!(fixture.gateway.drain_server("back", &name, false));
     drop(hold(&fixture, &back));
 }
+
+/// The default of `idle` is longer.
+#[test]
+fn a_connection_without_a_request_is_kept_for_the_time_of_its_upstream() {
+    let back = Upstream::new();
+    let text = route(&[&back], "").replace("balance", "idle = \"10s\"\nbalance");
+    let fixture = Fixture::new(&text);
+    let (mut client, mut server) = serve_first(&fixture, &back);
+    fixture.wait_idle();
+    for _ in 0..3 {
+        fixture.clock.advance(Duration::from_secs(6));
+        client.write(GET);
+        server.serve(OK);
+        assert_eq!(client.message().body, "ok", "the connection was kept");
+        fixture.wait_idle();
+    }
+    fixture.in_one_turn(|| ());
+    fixture.clock.advance(Duration::from_secs(11));
+    assert_eq!(server.rest(), "", "it is closed");
+    client.write(GET);
+    back.accept().serve(OK);
+    assert_eq!(client.message().body, "ok");
+}

@@ -9,6 +9,7 @@ use tidegate::tls::rustls::server::WebPkiClientVerifier;
 use tidegate::tls::rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 use crate::operation::World;
+use crate::process::Program;
 use crate::secure::{Files, pass, told};
 use crate::*;
 
@@ -236,4 +237,51 @@ fn a_server_that_is_silent_in_the_handshake_is_left_after_the_time_for_a_connect
     fixture.clock.advance(Duration::from_millis(2500));
     assert_eq!(client.message().status(), "504");
     fixture.wait_idle();
+}
+
+/// Without `roots`, the servers are checked with those of the platform, which a variable replaces.
+#[test]
+fn the_roots_of_the_platform_are_trusted_towards_servers() {
+    let files = Files::new("platform");
+    files.write("back", "back.example");
+    files.write("other", "back.example");
+    let back = Upstream::new();
+    let text = format!(
+        "[listen]\nhttp = \"127.0.0.1:0\"\n[drain]\nannounce = \"0s\"\n\
+         [upstream.back]\nservers = \"{}\"\ntls = {{ name = \"back.example\" }}\n\
+         [route.shop]\nupstream = \"back\"\n",
+        back.address(),
+    );
+    for (roots, status) in [("back.pem", "200"), ("other.pem", "502")] {
+        let mut program = Program::start_with("platform", &text, |command| {
+            command.env("SSL_CERT_FILE", files.0.join(roots));
+            command.env_remove("SSL_CERT_DIR");
+        });
+        let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
+        client.write(GET);
+        let mut server = plain_accept(&back, &files);
+        if status == "200" {
+            request(&mut server);
+            respond(&mut server);
+        } else {
+            // The client does not trust it, and says so.
+            server.read(&mut [0]).unwrap_err();
+        }
+        let response = client.message();
+        assert_eq!(response.status(), status, "{roots}");
+        let failed = response.field("tidegate-failed");
+        assert_eq!(failed, (status == "502").then_some("connect shop"));
+        program.end();
+    }
+}
+
+/// Accepts a connection with the certificate `back`, without asking for one.
+fn plain_accept(back: &Upstream, files: &Files) -> Stream {
+    let chain = CertificateDer::pem_file_iter(files.0.join("back.pem")).unwrap();
+    let chain = chain.map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(files.0.join("back.key")).unwrap();
+    let config = ServerConfig::builder().with_no_client_auth();
+    let config = config.with_single_cert(chain, key).unwrap();
+    let own = ServerConnection::new(Arc::new(config)).unwrap();
+    StreamOwned::new(own, back.accept().0)
 }

@@ -1,0 +1,228 @@
+//! Nothing of an old configuration stays when its requests have ended: neither the configuration, nor
+//! upstreams that were changed or removed, nor the lookups of their names, nor their connections, nor
+//! commands.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tidegate::ManualClock;
+use tidegate::http::HttpServer;
+use tidegate::isolate::Isolation;
+use tidegate::net::NetGroup;
+use tidegate::promise::Promise;
+use tidegate_testkit::until;
+
+use super::answer::Answer;
+use super::upstream::UpstreamState;
+use super::{Draft, Front, Gate, Live, Lives, ProxyService};
+use crate::config::{Config, Disk, load};
+use crate::parts::Parts;
+use crate::resolver::Resolver;
+
+/// How long a test waits for bytes before it fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: shop.example\r\n\r\n";
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+struct OneFile<'a>(&'a str);
+
+impl Disk for OneFile<'_> {
+    fn read(&self, _: &Path) -> io::Result<String> {
+        Ok(self.0.to_owned())
+    }
+
+    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+fn config(text: &str) -> Config {
+    let text = format!("[listen]\nhttp = \"127.0.0.1:0\"\n{text}");
+    let loaded = load(Path::new("t.toml"), &OneFile(&text), &|_| None).unwrap();
+    let mistakes = loaded.mistakes.render(&loaded.sources);
+    loaded.config.unwrap_or_else(|| panic!("{mistakes}"))
+}
+
+/// Reads a head, to its empty line.
+fn read_head(stream: &mut TcpStream) -> String {
+    let mut got = Vec::new();
+    while !got.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        got.push(byte[0]);
+    }
+    String::from_utf8(got).unwrap()
+}
+
+/// Returns a connection that does not wait for ever.
+fn patient(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// The parts of a gateway that a reload replaces, and two loops.
+struct World {
+    parts: Parts,
+    gate: Arc<Gate>,
+    lives: Arc<Lives>,
+    live: Arc<Live>,
+    server: HttpServer,
+    clock: ManualClock,
+    /// The lookups that have no answer.
+    open: Arc<Mutex<Vec<Promise<Vec<std::net::SocketAddr>>>>>,
+}
+
+/// What was in force before a reload.
+struct Old {
+    live: Weak<Live>,
+    upstreams: Vec<Weak<UpstreamState<Answer>>>,
+}
+
+impl Old {
+    fn is_gone(&self) -> bool {
+        self.live.strong_count() == 0 && self.are_upstreams_gone()
+    }
+
+    fn are_upstreams_gone(&self) -> bool {
+        self.upstreams.iter().all(|one| one.strong_count() == 0)
+    }
+}
+
+impl World {
+    fn new(text: &str) -> Self {
+        let clock = ManualClock::new();
+        let group = NetGroup::builder("lives").loops(2).clock(&clock);
+        let group = group.build().unwrap();
+        let isolation = Isolation::builder().clock(&clock).build().unwrap();
+        let mut parts = Parts::new(&group, &isolation);
+        let open = Arc::new(Mutex::new(Vec::new()));
+        let own = Arc::clone(&open);
+        parts.resolver = Resolver::new(move |_, _| {
+            let (promise, completion) = tidegate::promise::promise();
+            own.lock().unwrap().push(promise);
+            completion
+        });
+        let gate = Gate::new(&group, &parts.reports);
+        let draft = Draft::new(config(text), None, &parts).unwrap();
+        let live = draft.finish(None, &isolation, &gate).unwrap();
+        let lives = Lives::new(&gate, &live);
+        let front = Arc::new(Front {
+            trust: Vec::new(),
+            secure: false,
+            proxied: false,
+            most_body: u64::MAX,
+        });
+        let own = Arc::clone(&lives);
+        let service = move || ProxyService::new(&own, &front);
+        let server = HttpServer::builder(&group).serve_with("127.0.0.1:0", service);
+        Self {
+            server: server.wait().unwrap(),
+            parts,
+            gate,
+            lives,
+            live,
+            clock,
+            open,
+        }
+    }
+
+    /// Puts another configuration in force, as a reload does.
+    fn reload(&mut self, text: &str) -> Old {
+        let draft = Draft::new(config(text), Some(&self.live), &self.parts).unwrap();
+        let isolation = &self.parts.isolation;
+        let live = draft.finish(Some(&self.live), isolation, &self.gate);
+        let old = std::mem::replace(&mut self.live, live.unwrap());
+        self.lives.replace(&self.live);
+        self.live.begin(Some(&old));
+        let kept = self.live.upstreams.values();
+        let kept: Vec<_> = kept.map(Arc::as_ptr).collect();
+        let upstreams = old.upstreams.values().map(Arc::downgrade);
+        Old {
+            live: Arc::downgrade(&old),
+            upstreams: upstreams
+                .filter(|one| !kept.contains(&one.as_ptr()))
+                .collect(),
+        }
+    }
+
+    /// Begins a request, and returns both of its ends.
+    fn begin(&self, back: &TcpListener) -> (TcpStream, TcpStream) {
+        let client = TcpStream::connect(self.server.local_addr()).unwrap();
+        let mut client = patient(client);
+        client.write_all(GET).unwrap();
+        let mut server = patient(back.accept().unwrap().0);
+        assert!(read_head(&mut server).starts_with("GET /a "));
+        (client, server)
+    }
+
+    fn commands(&self) -> usize {
+        self.parts.isolation.snapshots().len()
+    }
+}
+
+/// Returns a route to an upstream of this name. Each weight is another upstream.
+fn text(name: &str, back: &TcpListener, weight: usize) -> String {
+    let at = back.local_addr().unwrap();
+    format!(
+        "[upstream.{name}]\nservers = {{ at = \"{at}\", weight = {weight} }}\n\
+         [route.{name}]\nupstream = \"{name}\"\n"
+    )
+}
+
+#[test]
+fn an_old_configuration_ends_with_its_last_request() {
+    let back = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut world = World::new(&text("back", &back, 1));
+    let (mut client, mut server) = world.begin(&back);
+    let first = world.reload(&text("back", &back, 2));
+    // Those between were never used, or by requests that have ended.
+    let mut between = Vec::new();
+    for weight in 3..20 {
+        between.push(world.reload(&text("back", &back, weight)));
+    }
+    until("no old one is left", || between.iter().all(Old::is_gone));
+    assert!(!first.are_upstreams_gone(), "it has a request");
+    server.write_all(OK).unwrap();
+    assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+    client.read_exact(&mut [0; 2]).unwrap();
+    until("the first one is gone, too", || first.is_gone());
+    assert_eq!(world.commands(), 1);
+}
+
+#[test]
+fn removed_upstreams_and_names_leave_nothing() {
+    let back = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (one, respond) = (text("one", &back, 1), "[route.last]\nrespond = 200\n");
+    let named = one
+        .replace("127.0.0.1:", "shop.test:")
+        .replace("one", "named");
+    let named = named.replace("[route.named]\n", "[route.named]\npath = \"/named\"\n");
+    let mut world = World::new(&(one + &named));
+    assert_eq!((world.commands(), world.open.lock().unwrap().len()), (2, 1));
+    // A connection of the upstream is idle, a name is looked up and has no answer.
+    let (mut client, mut server) = world.begin(&back);
+    server.write_all(OK).unwrap();
+    read_head(&mut client);
+    client.read_exact(&mut [0; 2]).unwrap();
+    let old = world.reload(respond);
+    assert_eq!(old.upstreams.len(), 2);
+    until("nothing is left", || old.is_gone());
+    assert_eq!(world.commands(), 0);
+    assert_eq!(
+        server.read(&mut [0]).unwrap(),
+        0,
+        "its connection is closed"
+    );
+    // The timers of its names find nothing, and plan no further lookup.
+    world.open.lock().unwrap().clear();
+    for _ in 0..10 {
+        world.clock.advance(Duration::from_secs(60));
+        for one in world.parts.group.loops().iter() {
+            one.submit(|| ()).unwrap().wait().unwrap();
+        }
+    }
+    assert!(world.open.lock().unwrap().is_empty());
+}
