@@ -13,9 +13,9 @@ use crate::config::LimitKind;
 use crate::config::types::{self, Route};
 
 /// The smallest number of buckets of a breaker's window.
-const BUCKETS: u128 = 20;
+const BUCKETS: u64 = 20;
 /// The largest number. A bucket in which something was counted holds a few words.
-const MOST_BUCKETS: u128 = 10_000;
+const MOST_BUCKETS: u64 = 10_000;
 /// The longest bucket, unless there would be too many. A breaker judges when a bucket ends.
 const LONGEST_BUCKET: Duration = Duration::from_millis(500);
 
@@ -73,12 +73,12 @@ pub(crate) fn retries(
     kept: Option<RetryBudget>,
 ) -> Option<(Retry<Infallible>, RetryBudget)> {
     let retry = route.retry.as_ref()?;
-    let percent = retry.budget.0.as_percent().ceil() as u32;
-    let reserve = match percent {
+    let share = u32::from(retry.budget.0.hundredths());
+    let reserve = match share {
         0 => 0,
         _ => RetryBudget::RESERVE,
     };
-    let budget = kept.unwrap_or_else(|| RetryBudget::new(percent, reserve));
+    let budget = kept.unwrap_or_else(|| RetryBudget::from_hundredths(share, reserve));
     let policy = Retry::attempts(retry.times.0.saturating_add(1));
     let policy = policy.backoff(retry.pause, 1.0).budget(&budget);
     Some((policy, budget))
@@ -122,33 +122,33 @@ fn breaker(route: &Route) -> BreakerConfig {
     BreakerConfig {
         window: window(breaker),
         min_calls: breaker.volume.0,
-        error_percent: percent(breaker.error_rate.as_percent()),
+        error_percent: breaker.error_rate.0,
         slow_call: breaker.slow,
-        slow_percent: percent(breaker.slow_rate.as_percent()),
+        slow_percent: breaker.slow_rate.0,
         sleep: breaker.sleep,
         ..BreakerConfig::default()
     }
 }
 
-/// Returns the window of a breaker, of a length that its buckets divide.
+/// Returns the window of a breaker. It has the smallest number of buckets that are short enough and
+/// divide it.
 fn window(breaker: &types::Breaker) -> BreakerWindow {
-    let length = breaker.window.as_millis();
-    let buckets = length.div_ceil(LONGEST_BUCKET.as_millis());
-    let buckets = buckets.clamp(BUCKETS, MOST_BUCKETS);
-    let bucket = length.div_ceil(buckets).clamp(1, u128::from(u64::MAX / 64)) as u64;
+    let length = u64::try_from(breaker.window.as_nanos()).unwrap_or(u64::MAX);
+    let least = length.div_ceil(LONGEST_BUCKET.as_nanos() as u64);
+    let least = least.clamp(BUCKETS, MOST_BUCKETS);
+    let divides = |buckets: &u64| length.is_multiple_of(*buckets);
+    let buckets = (least..=MOST_BUCKETS).find(divides);
+    let buckets = buckets.or_else(|| (BUCKETS..least).rev().find(divides));
+    // Only odd nanoseconds have none; a few of them are left out.
+    let buckets = buckets.unwrap_or(least);
     match BreakerConfig::default().window {
         BreakerWindow::Time(mut window) => {
             window.buckets = buckets as u32;
-            window.length = Duration::from_millis(bucket) * window.buckets;
+            window.length = Duration::from_nanos(length - length % buckets);
             BreakerWindow::Time(window)
         }
         other => other,
     }
-}
-
-/// Returns a percentage that a breaker takes: 1 to 100.
-fn percent(percent: f64) -> u8 {
-    percent.round().clamp(1.0, 100.0) as u8
 }
 
 #[cfg(test)]
@@ -245,6 +245,38 @@ mod tests {
             fail();
             let state = command.snapshot().breaker;
             assert_eq!(state, BreakerState::Open, "{window}");
+        }
+    }
+
+    /// The window in force is that of the file, however many parts it has.
+    #[test]
+    fn a_window_is_not_rounded() {
+        for (window, millis) in [
+            ("20ms", 20),
+            ("25ms", 25),
+            ("10003ms", 10_003),
+            ("11.3s", 11_300),
+            ("5003s", 5_003_000),
+            ("40d", 3_456_000_000),
+        ] {
+            let command = command(&format!("breaker = {{ window = \"{window}\" }}\n"));
+            let BreakerWindow::Time(parts) = command.config().breaker.window else {
+                panic!("{window}: the window counts requests");
+            };
+            assert_eq!(parts.length, Duration::from_millis(millis), "{window}");
+        }
+    }
+
+    #[test]
+    fn a_budget_below_one_percent_is_not_rounded() {
+        for (budget, further) in [("0.001", 5), ("0.005", 13), ("0.2", 403), ("0", 0)] {
+            let settings = format!("retry = {{ times = 1, budget = {budget} }}\n");
+            let (_, budget) = retries(&route(&settings), None).unwrap();
+            let spent = (0..2000).filter(|_| {
+                budget.earn();
+                budget.try_spend()
+            });
+            assert_eq!(spent.count(), further, "{settings}");
         }
     }
 

@@ -54,6 +54,6 @@ pub use source::{Excerpt, FileId, Place, Sources, Span};
 pub use tree::{Entry, Node, Value, Variables};
 pub use values::{
     Address, Balance, ClientCertificate, Count, FilePath, HealthKind, LimitKind, Method, Network,
-    Ratio, Secret, Status, Statuses,
+    Percent, Ratio, Secret, Status, Statuses,
 };
 pub use watch::FileWatch;

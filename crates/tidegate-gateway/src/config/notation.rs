@@ -132,10 +132,21 @@ impl Share {
         Self(percent * 100)
     }
 
-    /// Creates a share from percent. Returns `None` outside 0 to 100.
-    pub fn from_percent(percent: f64) -> Option<Self> {
-        let inside = (0.0..=100.0).contains(&percent);
-        inside.then(|| Self((percent * 100.0).round() as u16))
+    /// Creates a share from percent.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what is wrong: it is outside 0 to 100, or would have to be rounded.
+    pub fn from_percent(percent: f64) -> Result<Self, String> {
+        if !(0.0..=100.0).contains(&percent) {
+            return Err("it is not within 0 to 100".to_owned());
+        }
+        let hundredths = (percent * 100.0).round();
+        // Decimals such as 0.07 are not exact in binary.
+        match (percent * 100.0 - hundredths).abs() < 1e-6 {
+            true => Ok(Self(hundredths as u16)),
+            false => Err("it is finer than 0.01 %".to_owned()),
+        }
     }
 
     /// Parses a share such as `20%` or `0.5 %`.
@@ -147,7 +158,7 @@ impl Share {
         let number = text.trim().strip_suffix('%').map(str::trim);
         let number = number.ok_or("it has no `%`")?;
         let percent: f64 = number.parse().map_err(|_| "it is not a number")?;
-        Self::from_percent(percent).ok_or_else(|| "it is not within 0 to 100".to_owned())
+        Self::from_percent(percent)
     }
 
     /// Returns the share in hundredths of a percent: 0 to 10,000.
@@ -278,6 +289,11 @@ mod tests {
         assert_eq!(
             Share::parse("NaN%"),
             Err("it is not within 0 to 100".to_owned())
+        );
+        assert_eq!(Share::parse("0.07%").map(Share::hundredths), Ok(7));
+        assert_eq!(
+            Share::parse("0.001%"),
+            Err("it is finer than 0.01 %".to_owned())
         );
         assert_eq!(Share::parse("20"), Err("it has no `%`".to_owned()));
         assert_eq!(Share::percent(20).to_string(), "20%");

@@ -247,7 +247,8 @@ impl Leaf for Size {
 
 /// A number is in percent.
 impl Leaf for Share {
-    const EXPECTED: &'static str = "a percentage, such as `50` or `\"0.5%\"` (0 to 100)";
+    const EXPECTED: &'static str =
+        "a percentage, such as `50` or `\"0.5%\"` (0 to 100, in steps of 0.01)";
 
     fn parse(node: &Node) -> Result<Self, String> {
         let percent = match &node.value {
@@ -255,11 +256,31 @@ impl Leaf for Share {
             Value::Float(number) => *number,
             _ => whole(node)? as f64,
         };
-        Self::from_percent(percent).ok_or_else(String::new)
+        Self::from_percent(percent)
     }
 
     fn show(&self) -> String {
         format!("\"{self}\"")
+    }
+}
+
+/// A percentage that is a whole number: a breaker judges no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percent(pub u8);
+
+impl Leaf for Percent {
+    const EXPECTED: &'static str = "a whole percentage, such as `50` or `\"50%\"` (1 to 100)";
+
+    fn parse(node: &Node) -> Result<Self, String> {
+        let hundredths = <Share as Leaf>::parse(node)?.hundredths();
+        match hundredths {
+            100.. if hundredths.is_multiple_of(100) => Ok(Self((hundredths / 100) as u8)),
+            _ => Err(String::new()),
+        }
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}%\"", self.0)
     }
 }
 
@@ -268,7 +289,8 @@ impl Leaf for Share {
 pub struct Ratio(pub Share);
 
 impl Leaf for Ratio {
-    const EXPECTED: &'static str = "a share, such as `0.2` or `\"20%\"` (0 to 1)";
+    const EXPECTED: &'static str =
+        "a share, such as `0.2` or `\"20%\"` (0 to 1, in steps of 0.0001)";
 
     fn parse(node: &Node) -> Result<Self, String> {
         let factor = match &node.value {
@@ -276,8 +298,10 @@ impl Leaf for Ratio {
             Value::Float(number) => *number,
             _ => whole(node)? as f64,
         };
-        let share = Share::from_percent(factor * 100.0).map(Self);
-        share.ok_or_else(|| "it is not within 0 to 1".to_owned())
+        if !(0.0..=1.0).contains(&factor) {
+            return Err("it is not within 0 to 1".to_owned());
+        }
+        Share::from_percent(factor * 100.0).map(Self)
     }
 
     fn show(&self) -> String {

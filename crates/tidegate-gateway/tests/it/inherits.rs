@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidegate_gateway::config::types::Route;
-use tidegate_gateway::config::{Count, LimitKind, Share, Status, load};
+use tidegate_gateway::config::{Count, LimitKind, Percent, Status, load};
 
 use crate::files::{check, machine};
 
@@ -42,7 +42,7 @@ fn route(lines: &str) -> Route {
 fn a_section_inherits_key_by_key() {
     let breaker = route("breaker = { sleep = \"1s\" }").breaker.unwrap();
     assert_eq!(breaker.sleep, Duration::from_secs(1));
-    assert_eq!(breaker.error_rate, Share::percent(30));
+    assert_eq!(breaker.error_rate, Percent(30));
     assert_eq!(breaker.volume, Count(20));
     let breaker = route("breaker = true").breaker.unwrap();
     assert_eq!(breaker.sleep, Duration::from_secs(7));

@@ -84,8 +84,32 @@ fn each_wrong_value_has_its_place_and_its_expected_form() {
         (
             "breaker = { error_rate = 500 }",
             26,
-            "route.a.breaker.error_rate: 500 is not a percentage",
-            "(0 to 100)",
+            "route.a.breaker.error_rate: 500 is not a whole percentage",
+            "(1 to 100)",
+        ),
+        (
+            "breaker = { error_rate = \"0.5%\" }",
+            26,
+            "route.a.breaker.error_rate: `0.5%` is not a whole percentage",
+            "(1 to 100)",
+        ),
+        (
+            "breaker = { slow_rate = 0 }",
+            25,
+            "route.a.breaker.slow_rate: 0 is not a whole percentage",
+            "(1 to 100)",
+        ),
+        (
+            "breaker = { window = \"19ms\" }",
+            22,
+            "route.a.breaker.window: the window is too short",
+            "at least `\"20ms\"`",
+        ),
+        (
+            "retry = { times = 1, budget = 0.00001 }",
+            31,
+            "route.a.retry.budget: 0.00001 is not a share: it is finer than 0.01 %",
+            "`0.2`",
         ),
         (
             "breaker = { volume = 0 }",

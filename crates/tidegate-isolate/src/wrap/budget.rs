@@ -21,11 +21,15 @@ pub struct RetryBudget {
 }
 
 struct Shared {
-    /// The retries that are available, in hundredths of a retry.
+    /// The retries that are available, in parts of a retry.
     balance: AtomicU64,
-    percent: u64,
+    /// What a call earns, in parts of a retry: hundredths of a percent.
+    share: u64,
     most: u64,
 }
+
+/// The parts of a retry.
+const PARTS: u64 = 10_000;
 
 impl RetryBudget {
     /// The default share, in percent.
@@ -37,20 +41,41 @@ impl RetryBudget {
     /// retries that are available from the start. The balance is at most the reserve plus the share
     /// of a hundred calls.
     pub fn new(percent: u32, reserve: u32) -> Self {
-        let (percent, reserve) = (u64::from(percent), u64::from(reserve) * 100);
+        Self::of_parts(u64::from(percent) * 100, reserve)
+    }
+
+    /// Creates a budget for a share that is not a whole percentage, in hundredths of a percent. The
+    /// balance is at most the reserve plus the share of a hundred calls, or plus one retry if that
+    /// is less.
+    ///
+    /// ```
+    /// use tidegate_isolate::RetryBudget;
+    ///
+    /// let half_a_percent = RetryBudget::from_hundredths(50, 0);
+    /// (0..199).for_each(|_| half_a_percent.earn());
+    /// assert!(!half_a_percent.try_spend());
+    /// half_a_percent.earn();
+    /// assert!(half_a_percent.try_spend());
+    /// ```
+    pub fn from_hundredths(hundredths: u32, reserve: u32) -> Self {
+        Self::of_parts(u64::from(hundredths), reserve)
+    }
+
+    fn of_parts(share: u64, reserve: u32) -> Self {
+        let reserve = u64::from(reserve) * PARTS;
         Self {
             shared: Arc::new(Shared {
                 balance: AtomicU64::new(reserve),
-                percent,
-                most: reserve + percent * 100,
+                share,
+                most: reserve + (share * 100).max(PARTS),
             }),
         }
     }
 
     /// Adds the share of one call.
     pub fn earn(&self) {
-        let Shared { percent, most, .. } = *self.shared;
-        let earned = |balance: u64| Some((balance + percent).min(most));
+        let Shared { share, most, .. } = *self.shared;
+        let earned = |balance: u64| Some((balance + share).min(most));
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         let _ = self.shared.balance.fetch_update(set, fetch, earned);
     }
@@ -65,12 +90,12 @@ impl RetryBudget {
     /// assert_eq!(budget.left(), 2);
     /// ```
     pub fn left(&self) -> u64 {
-        self.shared.balance.load(Ordering::Relaxed) / 100
+        self.shared.balance.load(Ordering::Relaxed) / PARTS
     }
 
     /// Takes one retry from the budget. Returns `false` if the balance is too low.
     pub fn try_spend(&self) -> bool {
-        let spent = |balance: u64| balance.checked_sub(100);
+        let spent = |balance: u64| balance.checked_sub(PARTS);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         let balance = &self.shared.balance;
         balance.fetch_update(set, fetch, spent).is_ok()
@@ -87,8 +112,8 @@ impl fmt::Debug for RetryBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let balance = self.shared.balance.load(Ordering::Relaxed);
         f.debug_struct("RetryBudget")
-            .field("retries", &(balance / 100))
-            .field("percent", &self.shared.percent)
+            .field("retries", &(balance / PARTS))
+            .field("percent", &(self.shared.share as f64 / 100.0))
             .finish()
     }
 }

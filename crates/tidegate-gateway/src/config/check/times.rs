@@ -8,6 +8,9 @@ use crate::config::mistake::Mistake;
 use crate::config::notation::show_duration;
 use crate::config::types::{Retry, Route};
 
+/// The shortest window of a breaker: twenty parts of 1 ms.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(20);
+
 impl Checks<'_> {
     /// A timeout is longer than each of its parts.
     pub(super) fn times(&mut self, route: &Named<Route>) {
@@ -17,6 +20,16 @@ impl Checks<'_> {
                 ("breaker.sleep", breaker.sleep),
             ];
             self.positive("route", route, &times);
+            if !breaker.window.is_zero() && breaker.window < SHORTEST_WINDOW {
+                let what = "the window is too short: a part of it is at least 1 ms";
+                self.add(
+                    "route",
+                    route,
+                    "breaker.window",
+                    what,
+                    "at least `\"20ms\"`",
+                );
+            }
         }
         let retry = route.value.retry.as_ref();
         if let Some(time) = retry.and_then(|retry| retry.attempt_timeout) {

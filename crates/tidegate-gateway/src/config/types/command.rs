@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::notation::Share;
 use crate::config::setting::settings;
-use crate::config::values::{Count, LimitKind, Ratio, Status};
+use crate::config::values::{Count, LimitKind, Percent, Ratio, Status};
 
 settings! {
     /// The largest number of requests in flight. More are queued or refused. A number in place of
@@ -36,18 +36,18 @@ settings! {
     /// The circuit breaker: refuses requests at once while the upstream fails.
     pub struct Breaker {
         /// Opens when at least this share of the requests failed.
-        error_rate: Share = Share::percent(50),
+        error_rate: Percent = Percent(50),
         /// The smallest number of requests in the window for which a rate is judged.
         volume: Count = Count(20),
-        /// The window of the rates. They are judged twenty times in a window, and at least twice a
-        /// second.
+        /// The window of the rates, at least 20 ms. They are judged twenty times in a window, and at
+        /// least twice a second; ten thousand times in a window of more than 5000 s.
         window: Duration = Duration::from_secs(10),
         /// How long all requests are refused before one is tried.
         sleep: Duration = Duration::from_secs(5),
         /// A request that takes longer is slow.
         slow: Option<Duration> = None,
         /// Opens when at least this share of the requests were slow.
-        slow_rate: Share = Share::percent(100),
+        slow_rate: Percent = Percent(100),
     }
 }
 
@@ -58,7 +58,7 @@ settings! {
     pub struct Retry short "times" {
         /// The largest number of further attempts.
         times: Count = Count(1),
-        /// The share of requests that may be repeated.
+        /// The share of requests that may be repeated, and three more; 0 allows none.
         budget: Ratio = Ratio(Share::percent(20)),
         /// The pause before each further attempt, shortened at random by up to a half.
         pause: Duration = Duration::ZERO,
