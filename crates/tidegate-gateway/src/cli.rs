@@ -181,8 +181,7 @@ fn check(file: &Path, machine: &Machine) -> (String, u8) {
         Err(problem) => return problem,
     };
     if let Some(config) = &loaded.config {
-        let mut mistakes = serve::certificate_mistakes(config, SystemTime::now());
-        mistakes.extend(serve::file_mistakes(config, &*machine.disk));
+        let mistakes = serve::start_mistakes(config, &*machine.disk, SystemTime::now());
         let is_usable = mistakes.is_empty();
         for mistake in mistakes {
             loaded.mistakes.add(mistake);

@@ -30,6 +30,15 @@ pub trait Disk: Send + Sync {
     /// The error of the system.
     fn read(&self, path: &Path) -> io::Result<String>;
 
+    /// Returns the bytes of a file, which may be no text.
+    ///
+    /// # Errors
+    ///
+    /// The error of the system.
+    fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.read(path).map(String::into_bytes)
+    }
+
     /// Returns the names of the files in a directory.
     ///
     /// # Errors
@@ -44,7 +53,7 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path) -> io::Result<String> {
-        let bytes = contents(path)?;
+        let bytes = self.bytes(path)?;
         String::from_utf8(bytes).map_err(|why| {
             let (text, rest) = why.as_bytes().split_at(why.utf8_error().valid_up_to());
             let text = String::from_utf8_lossy(text);
@@ -54,6 +63,10 @@ impl Disk for RealDisk {
             let what = format!("line {line}, column {column}: the byte {byte:#04x} is not UTF-8");
             io::Error::new(io::ErrorKind::InvalidData, what)
         })
+    }
+
+    fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
+        contents(path)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {

@@ -58,7 +58,7 @@ impl FileWatch {
         watch.known = watch.read(disk);
         // What was loaded counts, not what is there now: a change in between is noticed.
         for (index, loaded) in sources.texts().enumerate() {
-            watch.known[index] = Some(hash(loaded));
+            watch.known[index] = Some(hash(loaded.as_bytes()));
         }
         watch
     }
@@ -90,19 +90,19 @@ impl FileWatch {
         let files = self
             .files
             .iter()
-            .map(|file| disk.read(file).ok().map(|text| hash(&text)));
+            .map(|file| disk.bytes(file).ok().map(|bytes| hash(&bytes)));
         let folders = self.folders.iter().map(|folder| {
             let mut names = disk.list(folder).ok()?;
             names.sort();
-            Some(hash(&names.join("\n")))
+            Some(hash(names.join("\n").as_bytes()))
         });
         files.chain(folders).collect()
     }
 }
 
-fn hash(text: &str) -> u64 {
+fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
+    bytes.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -117,7 +117,7 @@ mod tests {
     use std::time::Duration;
 
     use super::FileWatch;
-    use crate::config::{Disk, load};
+    use crate::config::{Disk, RealDisk, Sources, load};
 
     #[derive(Default)]
     struct Files(Mutex<BTreeMap<PathBuf, String>>);
@@ -191,6 +191,19 @@ mod tests {
         files.0.lock().unwrap().remove(Path::new("parts/a.toml"));
         assert!(!watch.has_changed(0, &files));
         assert!(watch.has_changed(millis(200), &files), "a file is gone");
+    }
+
+    /// Certificates often have a comment in another encoding.
+    #[test]
+    fn a_change_of_a_file_that_is_no_text_is_noticed() {
+        let file = std::env::temp_dir().join(format!("tidegate-latin-{}", std::process::id()));
+        std::fs::write(&file, b"# M\xfcller\nold").unwrap();
+        let disk = RealDisk;
+        let mut watch = FileWatch::new(&Sources::default(), [file.clone()], Duration::ZERO, &disk);
+        assert!(!watch.has_changed(0, &disk));
+        std::fs::write(&file, b"# M\xfcller\nnew").unwrap();
+        assert!(watch.has_changed(0, &disk));
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

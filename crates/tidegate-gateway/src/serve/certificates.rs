@@ -1,49 +1,39 @@
-//! Checks the certificates that a configuration names: they exist, are valid and fit their keys. Also
-//! the other files and folders that a start needs.
+//! Checks the files that a configuration names. Certificates exist, are valid and fit their keys; so do
+//! roots, tokens, the file of the log, Unix sockets and the folders of routes, as far as a start needs them.
 
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::SocketAddr;
 use std::path::Path;
 use std::time::SystemTime;
 
 use crate::admin::check_access;
-use crate::config::{Config, Disk, Mistake, Mistakes, Source, Sources, Span};
+use crate::config::{Address, Config, Disk, Mistake, Mistakes, Source, Sources, Span};
 use crate::tls::{Certificates, Trust};
 
-/// Returns the mistakes of all certificates, each at its place in the configuration.
-pub(crate) fn certificate_mistakes(config: &Config, now: SystemTime) -> Vec<Mistake> {
-    let mut mistakes = Vec::new();
-    let mut add = |(path, section): (String, Span), why: String, expected: &str| {
-        let at = place_of(config, &path).unwrap_or(section);
-        mistakes.push(Mistake::new(at, path, why).expected(expected));
+/// What a certificate and its key are expected to be.
+const PAIR: &str = "a certificate that is valid now, and its key";
+/// The errors of the system when there are no more descriptors.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+/// What roots are expected to be.
+const ROOTS: &str = "roots that can be read";
+
+/// Returns the mistakes of all files that a configuration names, each at its place in it.
+pub(crate) fn start_mistakes(config: &Config, disk: &dyn Disk, now: SystemTime) -> Vec<Mistake> {
+    let mut found = Found {
+        config,
+        disk,
+        mistakes: Vec::new(),
     };
-    for listener in &config.listeners {
-        let pairs = listener.value.tls.iter().flat_map(|tls| &tls.certificates);
-        for (index, pair) in pairs.enumerate() {
-            if let Err(why) = Certificates::check(pair, now) {
-                let path = format!("listen.{}.tls.certificates[{index}].cert", listener.name);
-                let expected = "a certificate that is valid now, and its key";
-                add((path, listener.at), why, expected);
-            }
-        }
-    }
-    for upstream in &config.upstreams {
-        let Some(tls) = &upstream.value.tls else {
-            continue;
-        };
-        if let Err(wrong) = Trust::read(tls, None, now) {
-            let setting = wrong.setting.map(|setting| format!(".{setting}"));
-            let path = format!(
-                "upstream.{}.tls{}",
-                upstream.name,
-                setting.unwrap_or_default()
-            );
-            let expected = match wrong.setting {
-                Some("roots") => "roots that can be read",
-                _ => "a certificate that is valid now, and its key",
-            };
-            add((path, upstream.at), wrong.why, expected);
-        }
-    }
-    mistakes
+    found.listeners(now);
+    found.upstreams(now);
+    found.tokens();
+    found.log();
+    found.sockets();
+    found.folders();
+    found.mistakes
 }
 
 /// Returns the messages of `mistakes` as `check` has them, or `otherwise` if there are none.
@@ -56,53 +46,166 @@ pub(super) fn messages(mistakes: Vec<Mistake>, sources: &Sources, otherwise: Str
     all.render(sources)
 }
 
-/// Returns the mistakes about files and folders that a start needs: tokens, the folder of the log, the
-/// folders of routes.
-pub(crate) fn file_mistakes(config: &Config, disk: &dyn Disk) -> Vec<Mistake> {
-    let mut mistakes = Vec::new();
-    let mut add = |path: &str, section: Option<Span>, why: String, expected: &str| {
-        if let Some(at) = place_of(config, path).or(section) {
-            mistakes.push(Mistake::new(at, path, why).expected(expected));
+/// The mistakes so far.
+struct Found<'a> {
+    config: &'a Config,
+    disk: &'a dyn Disk,
+    mistakes: Vec<Mistake>,
+}
+
+impl Found<'_> {
+    /// Adds a mistake at the place of a setting, or of its section.
+    fn add(&mut self, path: &str, section: Option<Span>, why: impl Into<String>, expected: &str) {
+        if let Some(at) = place_of(self.config, path).or(section) {
+            let mistake = Mistake::new(at, path, why);
+            self.mistakes.push(mistake.expected(expected));
         }
-    };
-    let missing = |folder: &Path| {
+    }
+
+    /// The certificates of listeners, and the roots of those of clients.
+    fn listeners(&mut self, now: SystemTime) {
+        for listener in &self.config.listeners {
+            let Some(tls) = &listener.value.tls else {
+                continue;
+            };
+            let (path, at) = (format!("listen.{}.tls", listener.name), Some(listener.at));
+            for (index, pair) in tls.certificates.iter().enumerate() {
+                if let Err(wrong) = Certificates::check(pair, now) {
+                    let setting = wrong.setting.unwrap_or("cert");
+                    let expected = match setting {
+                        "key" => "the private key of the certificate, in PEM",
+                        _ => PAIR,
+                    };
+                    let path = format!("{path}.certificates[{index}].{setting}");
+                    self.add(&path, at, wrong.why, expected);
+                }
+            }
+            if let Err(why) = Certificates::check_roots(tls) {
+                self.add(&format!("{path}.client_roots"), at, why, ROOTS);
+            }
+        }
+    }
+
+    /// The certificates and roots towards servers.
+    fn upstreams(&mut self, now: SystemTime) {
+        for upstream in &self.config.upstreams {
+            let Some(tls) = &upstream.value.tls else {
+                continue;
+            };
+            if let Err(wrong) = Trust::read(tls, None, now) {
+                let setting = wrong.setting.map(|setting| format!(".{setting}"));
+                let setting = setting.unwrap_or_default();
+                let path = format!("upstream.{}.tls{setting}", upstream.name);
+                let expected = match wrong.setting {
+                    Some("roots") => ROOTS,
+                    _ => PAIR,
+                };
+                self.add(&path, Some(upstream.at), wrong.why, expected);
+            }
+        }
+    }
+
+    /// The tokens of operators.
+    fn tokens(&mut self) {
+        if let Some(admin) = &self.config.admin
+            && let Err(why) = check_access(&admin.value, self.disk)
+        {
+            let (path, why) = why.split_once(": ").unwrap_or(("listen.admin", &why));
+            let expected = "a file with a token, or a variable";
+            self.add(path, Some(admin.at), why, expected);
+        }
+    }
+
+    /// The file of the access log. It is not opened: that would make it.
+    fn log(&mut self) {
+        let Some(file) = &self.config.log.file else {
+            return;
+        };
+        let expected = "a file in a folder that exists";
+        let names_folder = file.as_os_str().as_encoded_bytes().ends_with(b"/");
+        match fs::metadata(file) {
+            Ok(found) if found.is_dir() => {
+                self.add("log.file", None, "it is a directory", expected)
+            }
+            _ if names_folder => {
+                let why = "a path that ends with `/` is that of a directory";
+                self.add("log.file", None, why, expected);
+            }
+            Err(why) if is_final(&why) => {
+                let why = format!("it cannot be opened: {why}");
+                self.add("log.file", None, why, expected);
+            }
+            _ => {
+                if let Some(why) = file.parent().and_then(|folder| self.problem(folder)) {
+                    let why = format!("the folder of the file {why}");
+                    self.add("log.file", None, why, expected);
+                }
+            }
+        }
+    }
+
+    /// The paths of Unix sockets that listen.
+    fn sockets(&mut self) {
+        let config = self.config;
+        let listeners = config
+            .listeners
+            .iter()
+            .map(|l| (&l.name, l.at, &l.value.at));
+        let admin = config.admin.iter().map(|a| (&a.name, a.at, &a.value.at));
+        for (name, section, at) in listeners.chain(admin) {
+            let Address::Unix(path) = at else { continue };
+            let setting = format!("listen.{name}.at");
+            let folder = path.parent().and_then(|folder| self.problem(folder));
+            let found = fs::symlink_metadata(path);
+            let (why, expected) = if let Err(why) = SocketAddr::from_pathname(path) {
+                let why = format!("no socket can have this path: {why}");
+                (why, "a short path, such as `unix:/run/a.sock`")
+            } else if let Some(why) = folder {
+                let why = format!("the folder of the socket {why}");
+                (why, "a path in a folder that exists")
+            } else if found.is_ok_and(|found| !found.file_type().is_socket()) {
+                let why = "something else than a socket is there".to_owned();
+                (why, "a path at which nothing is, or a socket")
+            } else {
+                continue;
+            };
+            self.add(&setting, Some(section), why, expected);
+        }
+    }
+
+    /// The directories of files.
+    fn folders(&mut self) {
+        for route in &self.config.routes {
+            if let Some(files) = &route.value.files
+                && let Some(why) = self.problem(&files.root)
+            {
+                let path = format!("route.{}.files.root", route.name);
+                let why = format!("the directory {why}");
+                self.add(&path, Some(route.at), why, "a directory that exists");
+            }
+        }
+    }
+
+    /// Returns why a folder cannot be used, as the end of a sentence.
+    fn problem(&self, folder: &Path) -> Option<String> {
         let folder = match folder.as_os_str().is_empty() {
             true => Path::new("."),
             false => folder,
         };
-        use std::io::ErrorKind::{NotADirectory, NotFound};
-        let found = disk.list(folder);
-        // One that cannot be listed can be used all the same.
-        found.is_err_and(|why| matches!(why.kind(), NotFound | NotADirectory))
-    };
-    if let Some(admin) = &config.admin
-        && let Err(why) = check_access(&admin.value, disk)
-    {
-        let (path, why) = why.split_once(": ").unwrap_or(("listen.admin", &why));
-        let expected = "a file with a token, or a variable";
-        add(path, Some(admin.at), why.to_owned(), expected);
-    }
-    if let Some(folder) = config.log.file.as_deref().and_then(Path::parent)
-        && missing(folder)
-    {
-        let why = "the folder of the file does not exist";
-        add(
-            "log.file",
-            None,
-            why.to_owned(),
-            "a file in a folder that exists",
-        );
-    }
-    for route in &config.routes {
-        if let Some(files) = &route.value.files
-            && missing(&files.root)
-        {
-            let path = format!("route.{}.files.root", route.name);
-            let why = "the directory does not exist".to_owned();
-            add(&path, Some(route.at), why, "a directory that exists");
+        let why = self.disk.list(folder).err()?;
+        match why.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Some("does not exist".to_owned()),
+            _ => is_final(&why).then(|| format!("cannot be opened: {why}")),
         }
     }
-    mistakes
+}
+
+/// Returns `true` if a path with this error cannot be opened. One that does not exist can be made, and
+/// one that may not be looked at can be used all the same. A lack of descriptors says nothing about it.
+fn is_final(why: &io::Error) -> bool {
+    use ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    let is_open = matches!(why.kind(), NotFound | NotADirectory | PermissionDenied);
+    !is_open && !matches!(why.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 /// Returns where a setting is in the configuration.

@@ -36,7 +36,7 @@ mod retired;
 mod run;
 mod stalls;
 
-pub(crate) use certificates::{certificate_mistakes, file_mistakes};
+pub(crate) use certificates::start_mistakes;
 pub use error::StartError;
 pub use gateway::{Gateway, Summary};
 pub use operation::{Operation, OperationParts};

@@ -11,7 +11,7 @@ use tidegate::pool::WorkerPool;
 use tidegate::promise::Completion;
 
 use super::admin_address::AdminAddress;
-use super::certificates::{certificate_mistakes, messages};
+use super::certificates::{messages, start_mistakes};
 use super::expiry::{self, Expiries};
 use super::gateway::{Gateway, Summary};
 use super::operator::{Knobs, Metrics, Operator, locked};
@@ -100,9 +100,14 @@ impl Operation {
     pub fn start(file: ConfigFile, mut parts: OperationParts) -> Result<Self, String> {
         let (config, sources) = file.read()?;
         let (loops, problems) = (parts.group.loops().len(), &parts.reports.problems);
+        // If the start fails because of them, the operator gets their places.
+        let wrong = start_mistakes(&config, file.disk(), (parts.reports.wall)());
         if parts.reports.log.is_none() {
             let log = AccessLog::start(&config.log, loops, Arc::clone(problems));
-            let log = log.map_err(|why| format!("log.file: it cannot be opened: {why}"))?;
+            let log = log.map_err(|why| {
+                let why = format!("log.file: it cannot be opened: {why}");
+                messages(wrong.clone(), &sources, why)
+            })?;
             parts.reports.log = Some(log);
         }
         let stalls = Stalls::watch(&parts.group, &parts.reports);
@@ -113,8 +118,6 @@ impl Operation {
             reports: parts.reports.clone(),
             resolver: parts.resolver.clone(),
         };
-        // If the start fails because of them, the operator gets their places.
-        let wrong = certificate_mistakes(&config, (own.reports.wall)());
         let gateway = Gateway::start_with(config, own);
         let operator = Arc::new(Operator {
             gateway: gateway.map_err(|why| messages(wrong, &sources, why.to_string()))?,

@@ -10,7 +10,7 @@ use tidegate::isolate::{Isolation, Properties};
 use tidegate::metrics::{Collect, MetricVisitor};
 
 use super::admin_address::{AdminAddress, explained};
-use super::certificates::{certificate_mistakes, messages, place_of};
+use super::certificates::{messages, place_of, start_mistakes};
 use super::expiry::Expiries;
 use super::gateway::Gateway;
 use super::operation::OperationParts;
@@ -74,9 +74,10 @@ impl Operator {
         let mut notes = Vec::new();
         let at = |span: Option<Span>| span.map(|span| loaded.sources.place(span).to_string());
         let admin = self.prepare_admin(&config, &at, &mut notes)?;
-        let log = self.prepare_log(&config, &at, &mut notes)?;
         // If the reload fails because of them, the operator gets their places.
-        let wrong = certificate_mistakes(&config, (self.parts.reports.wall)());
+        let wrong = start_mistakes(&config, self.file.disk(), (self.parts.reports.wall)());
+        let placed = |why| messages(wrong.clone(), &loaded.sources, why);
+        let log = self.prepare_log(&config, &at, &mut notes).map_err(placed)?;
         let blocked = self.admin_at.get().map(|own| own.blocked(&config));
         let before = Commands::of(&self.parts.isolation);
         let more = self.gateway.reload(config).map_err(|why| {

@@ -13,6 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::pem;
 use super::validity::{self, Expiry};
+use super::wrong::Wrong;
 use crate::config::types::UpstreamTls;
 
 /// The servers that the gateway trusts, and its own certificate if it has one.
@@ -58,22 +59,6 @@ impl Trust {
     }
 }
 
-/// What is wrong with the settings of TLS.
-pub(crate) struct Wrong {
-    /// The name of the setting; `None` if it is not a single one.
-    pub(crate) setting: Option<&'static str>,
-    pub(crate) why: String,
-}
-
-impl Wrong {
-    fn new(setting: impl Into<Option<&'static str>>, why: impl ToString) -> Self {
-        Self {
-            setting: setting.into(),
-            why: why.to_string(),
-        }
-    }
-}
-
 impl Read {
     fn new(tls: &UpstreamTls, now: SystemTime) -> Result<Self, Wrong> {
         let roots = match &tls.roots {
@@ -85,7 +70,8 @@ impl Read {
         };
         let identity = match (&tls.cert, &tls.key) {
             (Some(_), Some(_)) if roots.is_none() => {
-                return Err(Wrong::new(None, "with `cert` and `key`, give `roots` too"));
+                let why = "`cert` and `key` need `roots`, too";
+                return Err(Wrong::new("cert", why));
             }
             (Some(cert), Some(key)) => {
                 let chain = pem::certificates(cert).map_err(|why| Wrong::new("cert", why))?;
@@ -97,9 +83,10 @@ impl Read {
                 Some((chain, key))
             }
             (None, None) => None,
-            _ => {
+            (cert, _) => {
+                let setting = if cert.is_some() { "cert" } else { "key" };
                 let why = "`cert` and `key` belong together: give both";
-                return Err(Wrong::new(None, why));
+                return Err(Wrong::new(setting, why));
             }
         };
         Ok(Self { roots, identity })

@@ -4,13 +4,15 @@
 //! |---|---|---|
 //! | `pem` | certificates and keys in files | |
 //! | `validity` | the time in which a certificate is valid | |
-//! | `server` | the certificates of a listener, by name; client certificates | `pem`, `validity` |
-//! | `client` | the servers that the gateway trusts, and its own certificate | `pem`, `validity` |
+//! | `wrong` | what is wrong, and with which setting | |
+//! | `server` | the certificates of a listener, by name; client certificates | `pem`, `validity`, `wrong` |
+//! | `client` | the servers that the gateway trusts, and its own certificate | `pem`, `validity`, `wrong` |
 
 mod client;
 mod pem;
 mod server;
 mod validity;
+mod wrong;
 
 pub(crate) use client::Trust;
 pub(crate) use server::Certificates;

@@ -20,6 +20,7 @@ use crate::config::{ClientCertificate, FilePath};
 
 use super::pem::{self, wrong};
 use super::validity::{self, Expiry};
+use super::wrong::Wrong;
 
 /// The certificates of a listener, read from files.
 pub(crate) struct Certificates {
@@ -38,7 +39,8 @@ impl Certificates {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut names = Names::default();
         for certificate in &tls.certificates {
-            names.add(certificate, &provider, now)?;
+            let added = names.add(certificate, &provider, now);
+            added.map_err(|wrong| wrong.why)?;
         }
         let expiries = std::mem::take(&mut names.expiries);
         let verifier = clients(tls, &provider)?;
@@ -59,10 +61,20 @@ impl Certificates {
     ///
     /// # Errors
     ///
-    /// Which file is wrong, and why.
-    pub(crate) fn check(files: &Certificate, now: SystemTime) -> Result<(), String> {
+    /// Which setting is wrong, and why.
+    pub(crate) fn check(files: &Certificate, now: SystemTime) -> Result<(), Wrong> {
         let provider = rustls::crypto::ring::default_provider();
         Names::default().add(files, &provider, now)
+    }
+
+    /// Checks the roots of the certificates of clients, if clients are asked for one.
+    ///
+    /// # Errors
+    ///
+    /// Which file is wrong, and why.
+    pub(crate) fn check_roots(tls: &ListenTls) -> Result<(), String> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        clients(tls, &provider).map(drop)
     }
 
     /// Returns the TLS of a listener with these certificates.
@@ -94,18 +106,21 @@ impl Names {
         files: &Certificate,
         provider: &CryptoProvider,
         now: SystemTime,
-    ) -> Result<(), String> {
-        let chain = pem::certificates(&files.cert)?;
+    ) -> Result<(), Wrong> {
+        let of_cert = |why: String| Wrong::new("cert", why);
+        let chain = pem::certificates(&files.cert).map_err(of_cert)?;
         let problem = chain.first().and_then(|own| validity::problem(own, now));
         if let Some(problem) = problem {
-            return Err(wrong(&files.cert, problem));
+            return Err(of_cert(wrong(&files.cert, problem)));
         }
         let expiry = chain.first().and_then(|own| validity::expiry(own));
-        let key = pem::key(&files.key)?;
-        let names = names_in(&files.cert, &chain)?;
+        let key = pem::key(&files.key).map_err(|why| Wrong::new("key", why))?;
+        let names = names_in(&files.cert, &chain).map_err(of_cert)?;
         let own = CertifiedKey::from_der(chain, key, provider);
-        let own =
-            own.map_err(|why| wrong(&files.cert, format!("{why}; is the key another one?")))?;
+        let own = own.map_err(|why| {
+            let why = format!("{why}; is the key another one?");
+            of_cert(wrong(&files.cert, why))
+        })?;
         let own = Arc::new(own);
         for name in names {
             let (table, name) = match name.strip_prefix("*.") {

@@ -8,4 +8,5 @@ mod mistakes;
 mod packaging;
 mod reference;
 mod secrets;
+mod start_files;
 mod whole_files;

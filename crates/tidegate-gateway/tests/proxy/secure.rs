@@ -348,3 +348,57 @@ fn a_certificate_that_expires_is_reported_before_and_after() {
     pass(1);
     assert_eq!(told().len(), 2);
 }
+
+/// A key and the roots of clients have places of their own, at `check`, at the start and in a reload.
+#[test]
+fn a_wrong_key_and_wrong_roots_of_clients_are_found_at_their_places() {
+    let files = Files::new("places");
+    files.write("one", "one.example");
+    std::fs::write(files.0.join("empty"), "").unwrap();
+    std::fs::write(files.0.join("garbage"), "garbage").unwrap();
+    let text = |key: &str, roots: &str| {
+        let at = |file: &str| files.0.join(file);
+        format!(
+            "[[listen.secure.tls.certificates]]\ncert = {:?}\nkey = {:?}\n[listen.secure.tls]\n\
+             client = \"optional\"\nclient_roots = {:?}\n[listen.secure]\nat = \"127.0.0.1:0\"\n{HELLO}",
+            at("one.pem"),
+            at(key),
+            at(roots)
+        )
+    };
+    let key = ("certificates[0].key", "the private key of the certificate");
+    let roots = ("client_roots", "roots that can be read");
+    for (text, line, (setting, expected), why) in [
+        (text("garbage", "one.pem"), 3, key, "it has no private key"),
+        (text("one.key", "none"), 6, roots, "No such file"),
+        (text("one.key", "empty"), 6, roots, "it has no certificate"),
+        (
+            text("one.key", "garbage"),
+            6,
+            roots,
+            "it has no certificate",
+        ),
+        (text("one.key", ""), 6, roots, "it is not a regular file"),
+    ] {
+        let path = files.0.join("t.toml");
+        std::fs::write(&path, &text).unwrap();
+        for action in ["check", "run"] {
+            let program = env!("CARGO_BIN_EXE_tidegate");
+            let output = std::process::Command::new(program)
+                .args([action, path.to_str().unwrap()])
+                .output()
+                .unwrap();
+            let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            let place = format!("t.toml:{line}:");
+            for part in [
+                &*place,
+                &format!("listen.secure.tls.{setting}: "),
+                why,
+                expected,
+            ] {
+                assert!(said.contains(part), "{action}: {part}\n{said}");
+            }
+            assert_eq!(output.status.code(), Some(1), "{said}");
+        }
+    }
+}

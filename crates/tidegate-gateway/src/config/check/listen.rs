@@ -1,5 +1,7 @@
 //! Checks of listeners: tokens, certificates, trust, limits, addresses that are used twice.
 
+use std::net::IpAddr;
+
 use super::checks::Checks;
 use crate::config::load::Named;
 use crate::config::mistake::Mistake;
@@ -102,7 +104,8 @@ impl Checks<'_> {
         }
     }
 
-    /// Two listeners have different addresses. Port 0 stands for any free port.
+    /// Two listeners have different addresses, and none includes that of another one. Port 0 stands for any
+    /// free port.
     fn same_address(&mut self) {
         let config = self.config;
         let listeners = config.listeners.iter();
@@ -116,12 +119,20 @@ impl Checks<'_> {
             .collect();
         for (index, (name, at, address)) in all.iter().enumerate() {
             let is_free = matches!(address, Address::Tcp { port: 0, .. });
-            let mut others = all[..index].iter();
-            let Some(other) = others.find(|other| other.2 == *address && !is_free) else {
+            let mut others = all[..index].iter().filter(|_| !is_free);
+            let is_taken =
+                |other: &(&str, Span, &Address)| other.2 == *address || overlap(other.2, address);
+            let Some(other) = others.find(|other| is_taken(other)) else {
                 continue;
             };
             let place = |name: &str, at: Span| self.place(&format!("listen.{name}.at"), at);
-            let what = format!("the address is that of `listen.{}`", other.0);
+            let what = match other.2 == *address {
+                true => format!("the address is that of `listen.{}`", other.0),
+                false => format!(
+                    "one of the address and that of `listen.{}` includes the other",
+                    other.0
+                ),
+            };
             let mistake = Mistake::new(place(name, *at), format!("listen.{name}.at"), what);
             let related = place(other.0, other.1);
             self.mistakes.add(
@@ -131,4 +142,20 @@ impl Checks<'_> {
             );
         }
     }
+}
+
+/// Returns `true` if one address stands for all of the machine and includes the other one. Whether `[::]`
+/// includes IPv4 depends on the system, so it counts for IPv6 only. Other systems than Linux allow both.
+fn overlap(one: &Address, other: &Address) -> bool {
+    let number = |address: &Address| match address {
+        Address::Tcp { host, port } => Some((host.parse::<IpAddr>().ok()?, *port)),
+        Address::Unix(_) => None,
+    };
+    let (Some((one, port)), Some((other, other_port))) = (number(one), number(other)) else {
+        return false;
+    };
+    cfg!(target_os = "linux")
+        && port == other_port
+        && one.is_ipv4() == other.is_ipv4()
+        && (one.is_unspecified() || other.is_unspecified())
 }

@@ -1,8 +1,11 @@
 //! Checks of upstreams: servers, health checks, TLS.
 
+use std::net::Ipv6Addr;
+
 use super::checks::Checks;
 use crate::config::load::Named;
-use crate::config::types::Upstream;
+use crate::config::types::{Upstream, UpstreamTls};
+use crate::config::values::Address;
 
 impl Checks<'_> {
     pub(super) fn upstream(&mut self, upstream: &Named<Upstream>) {
@@ -34,17 +37,48 @@ impl Checks<'_> {
             let expected = format!("at most {every}, which is `every`");
             self.add("upstream", upstream, "health.timeout", what, &expected);
         }
-        if let Some(tls) = &value.tls
-            && tls.cert.is_some() != tls.key.is_some()
-        {
-            let what = "a certificate and its key belong together";
-            self.add(
-                "upstream",
-                upstream,
+        for (index, server) in value.servers.iter().enumerate() {
+            if matches!(server.at, Address::Tcp { port: 0, .. }) {
+                let (key, expected) = (format!("servers[{index}].at"), "a port from 1 to 65535");
+                let what = "no server can be reached at port 0";
+                self.add("upstream", upstream, &key, what, expected);
+            }
+        }
+        if let Some(tls) = &value.tls {
+            self.tls_to_servers(upstream, tls);
+        }
+    }
+
+    fn tls_to_servers(&mut self, upstream: &Named<Upstream>, tls: &UpstreamTls) {
+        if tls.name.as_ref().is_some_and(|name| !is_host(name)) {
+            let what = "no certificate can have this name";
+            let expected = "a host in ASCII, such as `\"orders.example\"`";
+            self.add("upstream", upstream, "tls.name", what, expected);
+        }
+        let (key, what, expected) = match (&tls.cert, &tls.key, &tls.roots) {
+            (Some(_), Some(_), None) => (
                 "tls.cert",
-                what,
-                "both `cert` and `key`",
-            );
+                "`cert` and `key` need `roots`, too",
+                "`roots` beside them",
+            ),
+            (Some(_), None, _) => ("tls.cert", TOGETHER, "both `cert` and `key`"),
+            (None, Some(_), _) => ("tls.key", TOGETHER, "both `cert` and `key`"),
+            _ => return,
+        };
+        self.add("upstream", upstream, key, what, expected);
+    }
+}
+
+const TOGETHER: &str = "a certificate and its key belong together";
+
+/// Returns `true` if a URL can have the host.
+fn is_host(host: &str) -> bool {
+    let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    match inner {
+        Some(number) => number.parse::<Ipv6Addr>().is_ok(),
+        None => {
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+            !host.is_empty() && host.bytes().all(is_part)
         }
     }
 }

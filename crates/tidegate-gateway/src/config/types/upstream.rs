@@ -67,9 +67,9 @@ settings! {
         name: Option<String> = None,
         /// The roots to trust, in PEM; off means those of the platform.
         roots: Option<FilePath> = None,
-        /// Our own chain of certificates, in PEM.
+        /// Our own chain of certificates, in PEM. It needs `key` and `roots`.
         cert: Option<FilePath> = None,
-        /// Our own private key, in PEM.
+        /// Our own private key, in PEM. It needs `cert` and `roots`.
         key: Option<FilePath> = None,
     }
 }
