@@ -2,8 +2,9 @@
 //!
 //! `include = "routes/*.toml"` adds files. A path is relative to the file that names it; `*` in
 //! the last part stands for any text. The tables of all files are joined; a key that two files
-//! have is a mistake, which names both places.
+//! have is a mistake, which names both places. So is a file that is included twice: each is read once.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
@@ -39,6 +40,11 @@ pub trait Disk: Send + Sync {
         self.read(path).map(String::into_bytes)
     }
 
+    /// Returns the path of a file by which it is known, however it is written.
+    fn real(&self, path: &Path) -> PathBuf {
+        plain(path)
+    }
+
     /// Returns the names of the files in a directory.
     ///
     /// # Errors
@@ -67,6 +73,10 @@ impl Disk for RealDisk {
 
     fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
         contents(path)
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        std::fs::canonicalize(path).unwrap_or_else(|_| plain(path))
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
@@ -101,6 +111,8 @@ pub(super) struct Includes<'a> {
     pub(super) mistakes: &'a mut Mistakes,
     /// The files that are being read, the outermost first.
     open: Vec<PathBuf>,
+    /// The files that were included, and where. Each is read once.
+    included: BTreeMap<PathBuf, Span>,
 }
 
 impl<'a> Includes<'a> {
@@ -116,6 +128,7 @@ impl<'a> Includes<'a> {
             sources,
             mistakes,
             open: Vec::new(),
+            included: BTreeMap::new(),
         }
     }
 
@@ -135,10 +148,11 @@ impl<'a> Includes<'a> {
         let Some(include) = at.map(|at| entries.remove(at)) else {
             return Ok(root);
         };
-        self.open.push(plain(path));
+        self.open.push(self.disk.real(path));
         for (pattern, at) in self.patterns(&include) {
+            let mut twice = false;
             for found in self.files(path, &pattern, at) {
-                self.join(&mut root, &found, at);
+                self.join(&mut root, &found, at, &mut twice);
             }
         }
         self.open.pop();
@@ -209,19 +223,30 @@ impl<'a> Includes<'a> {
         files
     }
 
-    /// Reads an included file and joins it with the tree.
-    fn join(&mut self, root: &mut Node, path: &Path, at: Span) {
-        let plain = plain(path);
-        let problem = match self.open.contains(&plain) {
-            true => Some("the file includes itself".to_owned()),
-            false if self.open.len() >= DEEPEST => Some("the includes are too deep".to_owned()),
-            false => None,
+    /// Reads an included file and joins it with the tree. A pattern may have many files that were read
+    /// already: `twice` is set by the first one, which is reported.
+    fn join(&mut self, root: &mut Node, path: &Path, at: Span, twice: &mut bool) {
+        let real = self.disk.real(path);
+        let problem = match self.included.get(&real) {
+            _ if self.open.contains(&real) => Some("the file includes itself".to_owned()),
+            Some(first) => {
+                if !std::mem::replace(twice, true) {
+                    let what = format!("`{}` is included already", path.display());
+                    let mistake = Mistake::new(at, "include", what);
+                    self.mistakes.add(mistake.related(*first, "the first time"));
+                }
+                return;
+            }
+            None if self.open.len() >= DEEPEST => Some("the includes are too deep".to_owned()),
+            None => None,
         };
         let read = match problem {
             Some(what) => Err(what),
-            None => self
-                .read(path)
-                .map_err(|error| format!("`{}` cannot be read: {error}", path.display())),
+            None => {
+                self.included.insert(real, at);
+                self.read(path)
+                    .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))
+            }
         };
         match read {
             Ok(node) => join(root, node, "", SHARED, self.mistakes),

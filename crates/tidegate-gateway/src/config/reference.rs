@@ -13,7 +13,8 @@ This page is made from the types of the gateway by `tidegate reference`; a test 
 
 - Durations: `\"250ms\"`, `\"1m 30s\"`. Sizes: `\"16KiB\"`, `\"10MB\"`. Percentages: `50`, `\"0.5%\"`.
 - `\"${NAME}\"` is the value of a variable, `\"${NAME:-text}\"` has a default, `$${` stands for `${`.
-- `include = \"routes/*.toml\"` at the top adds files, relative to the file that names them.
+- `include = \"routes/*.toml\"` at the top adds files, relative to the file that names them. Each is
+  included once.
 - `[defaults.route]` and `[defaults.upstream]` have the keys of a route and of an upstream. Each
   route and each upstream inherits them key by key. `false` switches an inherited section off.
 - A section with another `kind` than the inherited one inherits nothing. `fallback`, `redirect`,

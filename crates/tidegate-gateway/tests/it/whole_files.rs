@@ -7,6 +7,7 @@ use tidegate_gateway::config::{Disk as _, RealDisk};
 
 use crate::files::{check, run};
 use crate::mistakes::GOOD;
+use crate::start_files::Folder;
 
 /// A file that was cut off while it was written must not replace one that serves.
 #[test]
@@ -100,6 +101,50 @@ fn a_circle_of_includes_ends() {
     let (output, status) = run(&files, &["check", "d/a.toml"]);
     assert!(
         output.contains("d/a.toml:1:11: include: the file includes itself"),
+        "{output}"
+    );
+    assert_eq!(status, 1);
+}
+
+/// Files that include each other are read once each: nine of them had more than 100,000 chains.
+#[test]
+fn a_file_that_is_included_twice_is_a_mistake_with_both_places() {
+    let files = [
+        ("t.toml", "include = [\"a.toml\", \"b.toml\"]\n"),
+        ("a.toml", "include = \"./c.toml\"\n"),
+        ("b.toml", "include = \"c.toml\"\n"),
+        ("c.toml", GOOD),
+    ];
+    let (output, status) = run(&files, &["check", "t.toml"]);
+    for part in [
+        "b.toml:1:11: include: `c.toml` is included already\n",
+        "a.toml:1:11: the first time\n",
+        "\n1 error, 0 warnings",
+    ] {
+        assert!(output.contains(part), "{part}\n{output}");
+    }
+    assert_eq!(status, 1);
+    let names: Vec<String> = (0..60).map(|number| format!("d/{number}.toml")).collect();
+    let all = names
+        .iter()
+        .map(|name| (name.as_str(), "include = \"*.toml\"\n"));
+    let files: Vec<_> = all
+        .chain([("t.toml", "include = \"d/*.toml\"\n")])
+        .collect();
+    let (output, status) = run(&files, &["check", "t.toml"]);
+    assert!(output.contains("is included already"), "{output}");
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn a_file_that_is_included_by_two_links_is_included_twice() {
+    let folder = Folder::new("links");
+    std::fs::write(folder.0.join("part.toml"), "[log]\n").unwrap();
+    std::os::unix::fs::symlink(&folder.0, folder.0.join("self")).unwrap();
+    let include = "include = [\"part.toml\", \"self/part.toml\"]\n";
+    let (output, status) = folder.check(&format!("{include}{GOOD}"));
+    assert!(
+        output.contains("part.toml` is included already"),
         "{output}"
     );
     assert_eq!(status, 1);
