@@ -140,7 +140,7 @@ impl Config {
             table,
             origins: std::mem::take(&mut reading.origins),
         };
-        check::all(&config, &ties, whole, &mut reading.mistakes);
+        check::all(&config, &ties, whole, &reading.wrong, &mut reading.mistakes);
         Some(config)
     }
 
@@ -213,12 +213,15 @@ fn named<T: Setting>(
                 .mistakes
                 .add(mistake.expected("letters, digits, `-` and `_`"));
         }
-        let scope = Scope::new(path, Some(&entry.node), entry.key_at).inherit(inherited);
-        read.extend(T::read(&scope, reading).map(|value| Named {
-            name: entry.key.clone(),
-            at: entry.key_at,
-            value,
-        }));
+        let scope = Scope::new(path.clone(), Some(&entry.node), entry.key_at).inherit(inherited);
+        match T::read(&scope, reading) {
+            Some(value) => read.push(Named {
+                name: entry.key.clone(),
+                at: entry.key_at,
+                value,
+            }),
+            None => reading.wrong.push(path),
+        }
     }
     read
 }

@@ -79,14 +79,15 @@ impl Mistake {
 
     /// Returns the message with the line of the file and a caret under the text that is wrong.
     pub fn render(&self, sources: &Sources) -> String {
-        let mut text = format!("{}: ", sources.place(self.at));
+        let place = |at: Span| visible(&sources.place(at).to_string());
+        let mut text = format!("{}: ", place(self.at));
         if self.severity == Severity::Warning {
             text.push_str("warning: ");
         }
         if !self.path.is_empty() {
-            let _ = write!(text, "{}: ", self.path);
+            let _ = write!(text, "{}: ", visible(&self.path));
         }
-        text.push_str(&self.what);
+        text.push_str(&visible(&self.what));
         text.push('\n');
         let hint = match (&self.expected, &self.nearest) {
             (Some(expected), Some(nearest)) => {
@@ -96,9 +97,9 @@ impl Mistake {
             (None, Some(nearest)) => format!("did you mean `{nearest}`?"),
             (None, None) => String::new(),
         };
-        text.push_str(&marked(sources, self.at, &hint));
+        text.push_str(&marked(sources, self.at, &visible(&hint)));
         if let Some((at, why)) = &self.related {
-            let _ = writeln!(text, "{}: {why}", sources.place(*at));
+            let _ = writeln!(text, "{}: {}", place(*at), visible(why));
             text.push_str(&marked(sources, *at, ""));
         }
         text
@@ -186,6 +187,16 @@ fn counted(number: usize, noun: &str) -> String {
         1 => format!("1 {noun}"),
         _ => format!("{number} {noun}s"),
     }
+}
+
+/// Escapes control characters: a name in quotes or of a file may have any, which would end the line or
+/// change the colours of a terminal.
+fn visible(text: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_debug().collect(),
+        false => String::from(c),
+    };
+    text.chars().map(escaped).collect()
 }
 
 /// Returns the line of a span, and below it the carets with a hint.

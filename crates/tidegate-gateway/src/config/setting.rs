@@ -196,6 +196,8 @@ pub struct Reading {
     pub origins: Vec<Origin>,
     /// The places of secrets, which no message may show.
     pub secrets: Vec<Span>,
+    /// The settings that are there and wrong: what depends on them is not known.
+    pub(super) wrong: Vec<String>,
 }
 
 impl Reading {
@@ -273,10 +275,13 @@ impl Reading {
             return None;
         };
         let Some(value) = T::read(&scope, self) else {
+            self.wrong.push(scope.path);
             return default;
         };
+        // Nothing below them has a place.
         let is_off = node.value == Value::Bool(false);
-        if !is_section || is_off {
+        let is_empty = matches!(&node.value, Value::List(nodes) if nodes.is_empty());
+        if !is_section || is_off || is_empty {
             let shown = match node.has_variables() {
                 true => node.notation(),
                 false => value.shown(),

@@ -610,3 +610,70 @@ fn listeners_have_addresses_of_their_own_and_limits_that_the_server_has() {
     let free = GOOD.replace("8080\"", "0\"\nother = \"127.0.0.1:0\"");
     assert_eq!(check(&free).1, 0);
 }
+
+/// A setting that is there and wrong has one message, and does not count as absent.
+#[test]
+fn a_wrong_setting_has_no_further_mistakes() {
+    let rows = [
+        GOOD.replace("upstream = \"a\"", "upstream = 7"),
+        GOOD.replace("upstream = \"a\"", "upstream = 7\ntunnel = true"),
+        GOOD.replace("upstream = \"a\"", "redirect = { status = 301, to = 7 }")
+            + "[route.b]\nupstream = \"a\"\n",
+        format!(
+            "{GOOD}fallback = {{ upstream = 7, limit = 3 }}\n[upstream.b]\nservers = \"h:1\"\n"
+        ),
+        GOOD.replace(
+            "servers = [\"10.0.0.1:80\"]",
+            "servers = [\"10.0.0.1:80000\"]",
+        ),
+        GOOD.replace("servers = [\"10.0.0.1:80\"]", "servers = []"),
+        format!("{GOOD}timeout = 5\nqueue = {{ wait = \"40s\" }}\nretry = {{ pause = \"40s\" }}\n"),
+        format!("{GOOD}timeout = \"40ms\"\nqueue = {{ wait = 5 }}\n"),
+        format!("{GOOD}timeout = \"2s\"\nretry = {{ times = 0, attempt_timeout = \"1s\" }}\n"),
+        format!("{GOOD}method = \"get\"\ntunnel = {{ connect = true }}\n"),
+        format!("{GOOD}limit = {{ kind = \"adaptive\", max = -1, initial = 400 }}\n"),
+        format!("{GOOD}[route.b]\npath = \"b\"\nrespond = 200\n[route.c]\nrespond = 200\n"),
+        format!(
+            "{GOOD}[route.b]\npath = \"b\"\nupstream = \"a\"\nrewrite = {{ path = \"/{{rest}}{{x}}\" }}\n"
+        ),
+        format!(
+            "{GOOD}[upstream.b]\nservers = \"h:1\"\nhealth = {{ every = 2, timeout = \"6s\" }}\n[route.b]\npath = \"/b\"\nupstream = \"b\"\n"
+        ),
+        format!(
+            "{GOOD}[upstream.b]\nservers = \"h:1\"\ntls = {{ cert = \"c\", key = 7 }}\n[route.b]\npath = \"/b\"\nupstream = \"b\"\n"
+        ),
+        format!("{GOOD}[listen.b]\nat = \"h:1\"\nproxy_protocol = true\ntrust = 7\n"),
+        format!("{GOOD}[listen.admin]\nat = \"h:1\"\ntoken = 7\n"),
+    ];
+    for text in rows {
+        let (output, status) = check(&text);
+        assert!(
+            output.contains("\n1 error, 0 warnings\n"),
+            "{text}\n{output}"
+        );
+        assert_eq!(status, 1, "{text}");
+    }
+    let (output, _) = check(&GOOD.replace("[\"10.0.0.1:80\"]", "[]"));
+    assert!(
+        output.starts_with("t.toml:4:11: upstream.a.servers: there is none"),
+        "{output}"
+    );
+}
+
+#[test]
+fn control_characters_of_names_are_escaped() {
+    let name = "a\\n\\u001b[31m";
+    let route = format!("[route.\"{name}\"]\npath = \"/a/*\"\nrespond = 200\ncolour = 1\n");
+    let twice = format!("{GOOD}{route}{}", route.replace("31m", "32m"));
+    let (output, status) = check(&twice);
+    assert!(
+        output.contains("route.a\\n\\u{1b}[31m.colour: the key is unknown"),
+        "{output}"
+    );
+    assert!(
+        output.contains("the route takes the same requests"),
+        "{output}"
+    );
+    assert!(!output.contains('\u{1b}'), "{output}");
+    assert_eq!(status, 1);
+}

@@ -16,9 +16,20 @@ pub(in crate::config) fn rule(route: &Route) -> Rule {
     }
 }
 
-/// Runs all checks. `whole` is `false` if a route could not be read: what it uses is not known.
-pub(in crate::config) fn all(config: &Config, ties: &[Tie], whole: bool, mistakes: &mut Mistakes) {
-    let mut checks = Checks { config, mistakes };
+/// Runs all checks. `whole` is `false` if a route could not be read: what it uses is not known. `wrong`
+/// are the settings that could not be read.
+pub(in crate::config) fn all(
+    config: &Config,
+    ties: &[Tie],
+    whole: bool,
+    wrong: &[String],
+    mistakes: &mut Mistakes,
+) {
+    let mut checks = Checks {
+        config,
+        wrong,
+        mistakes,
+    };
     checks.listeners();
     for upstream in &config.upstreams {
         checks.upstream(upstream);

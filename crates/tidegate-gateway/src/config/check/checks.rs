@@ -10,6 +10,8 @@ use crate::config::source::Span;
 /// A configuration and its mistakes so far.
 pub(super) struct Checks<'a> {
     pub(super) config: &'a Config,
+    /// The settings that could not be read. The configuration has their defaults.
+    pub(super) wrong: &'a [String],
     pub(super) mistakes: &'a mut Mistakes,
 }
 
@@ -21,6 +23,19 @@ impl Checks<'_> {
             Some(Source::Own(at) | Source::Inherited(at)) => at,
             Some(Source::Default) | None => otherwise,
         }
+    }
+
+    /// Returns `true` if a section has one of these settings, and it is wrong, or a part of it or what it
+    /// is a part of. It has a mistake already, and does not count as absent.
+    pub(super) fn is_wrong<T>(&self, kind: &str, section: &Named<T>, keys: &[&str]) -> bool {
+        let mut paths = keys
+            .iter()
+            .map(|key| format!("{kind}.{}.{key}", section.name));
+        paths.any(|path| {
+            self.wrong
+                .iter()
+                .any(|wrong| is_part(wrong, &path) || is_part(&path, wrong))
+        })
     }
 
     /// Returns a value for a message: as it is in the file if it contains a variable.
@@ -70,4 +85,10 @@ impl Checks<'_> {
             }
         }
     }
+}
+
+/// Returns `true` if a setting is the one at `path`, or a part of it.
+fn is_part(setting: &str, path: &str) -> bool {
+    let rest = setting.strip_prefix(path);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

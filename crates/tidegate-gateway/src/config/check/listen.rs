@@ -20,7 +20,9 @@ impl Checks<'_> {
         for listener in &config.listeners {
             self.tls(listener);
             self.limits(listener);
-            if listener.value.proxy_protocol && listener.value.trust.is_empty() {
+            let has_no_peer = listener.value.trust.is_empty();
+            let has_no_peer = has_no_peer && !self.is_wrong("listen", listener, &["trust"]);
+            if listener.value.proxy_protocol && has_no_peer {
                 let what = "no peer may send the PROXY protocol: `trust` is empty";
                 self.add(
                     "listen",
@@ -51,7 +53,9 @@ impl Checks<'_> {
                 expected,
             );
         }
-        if tls.client != ClientCertificate::None && tls.client_roots.is_none() {
+        let has_roots =
+            tls.client_roots.is_some() || self.is_wrong("listen", listener, &["tls.client_roots"]);
+        if tls.client != ClientCertificate::None && !has_roots {
             let what = "no certificate of a client can be checked: there are no roots";
             self.add(
                 "listen",
@@ -97,6 +101,7 @@ impl Checks<'_> {
 
     fn admin(&mut self, admin: &Named<Admin>) {
         let has_token = admin.value.token.is_some() || admin.value.read_token.is_some();
+        let has_token = has_token || self.is_wrong("listen", admin, &["token", "read_token"]);
         if !admin.value.at.is_local() && !has_token {
             let what = "other machines can reach the address, and there is no token";
             let expected = "a loopback address, or `token = \"${TOKEN}\"`";

@@ -23,6 +23,7 @@ impl Checks<'_> {
         let path = format!("route.{}", route.name);
         let what = match chosen.as_slice() {
             [_] => return,
+            [] if self.is_wrong("route", route, &actions.map(|a| a.0)) => return,
             [] => "the route has no action".to_owned(),
             several => format!("the route has several actions: {}", several.join(", ")),
         };
@@ -40,7 +41,11 @@ impl Checks<'_> {
             ("fallback.upstream", fallback),
         ];
         for (key, name) in names {
-            let Some(name) = name.filter(|name| self.config.upstream(name).is_none()) else {
+            let is_there = |name: &String| {
+                let path = format!("upstream.{name}");
+                self.config.upstream(name).is_some() || self.wrong.contains(&path)
+            };
+            let Some(name) = name.filter(|name| !is_there(name)) else {
                 continue;
             };
             let path = format!("route.{}.{key}", route.name);
@@ -55,6 +60,9 @@ impl Checks<'_> {
 
     /// `CONNECT` is allowed where the route names it and its tunnel allows it.
     pub(super) fn connect(&mut self, route: &Named<Route>) {
+        if self.is_wrong("route", route, &["method", "path", "tunnel", "upstream"]) {
+            return;
+        }
         let value = &route.value;
         let named = value.method.iter().any(|method| method.0 == "CONNECT");
         let allowed = value.tunnel.as_ref().is_some_and(|tunnel| tunnel.connect);
@@ -96,7 +104,7 @@ impl Checks<'_> {
 
     pub(super) fn limit(&mut self, route: &Named<Route>) {
         let limit = &route.value.limit;
-        if limit.kind != LimitKind::Adaptive {
+        if limit.kind != LimitKind::Adaptive || self.is_wrong("route", route, &["limit"]) {
             return;
         }
         let path = format!("route.{}.limit.initial", route.name);
@@ -117,10 +125,21 @@ impl Checks<'_> {
         }
     }
 
+    /// Returns `true` if it is not known which requests a route takes.
+    fn has_wrong_conditions(&self, route: &Named<Route>) -> bool {
+        self.is_wrong("route", route, &["host", "path", "method", "header"])
+    }
+
     pub(super) fn ties(&mut self, ties: &[Tie]) {
         for tie in ties {
             let first = &self.config.routes[tie.first];
             let second = &self.config.routes[tie.second];
+            if [first, second]
+                .iter()
+                .any(|route| self.has_wrong_conditions(route))
+            {
+                continue;
+            }
             let what = format!(
                 "the route takes the same requests as `route.{}`, and neither is more specific",
                 first.name
@@ -136,6 +155,7 @@ impl Checks<'_> {
     pub(super) fn unreachable(&mut self, ties: &[Tie]) {
         let config = self.config;
         let tied: BTreeSet<usize> = ties.iter().flat_map(|t| [t.first, t.second]).collect();
+        let are_known = !config.routes.iter().any(|r| self.has_wrong_conditions(r));
         for (index, route) in config.routes.iter().enumerate() {
             if route.value.path.normal_form().is_some() {
                 let what =
@@ -143,7 +163,7 @@ impl Checks<'_> {
                 // The normal form may contain the value of a variable, so it is not printed.
                 let expected = "a path without `.` and `..`, and without needless percent signs";
                 self.add("route", route, "path", what, expected);
-            } else if !tied.contains(&index) && config.table.is_unreachable(index) {
+            } else if are_known && !tied.contains(&index) && config.table.is_unreachable(index) {
                 let what = "no request reaches the route: more specific routes take them all";
                 let path = format!("route.{}", route.name);
                 self.mistakes
@@ -153,6 +173,11 @@ impl Checks<'_> {
     }
 
     pub(super) fn unused(&mut self) {
+        let mut routes = self.config.routes.iter();
+        let keys = ["upstream", "fallback.upstream"];
+        if routes.any(|route| self.is_wrong("route", route, &keys)) {
+            return;
+        }
         let routes = self.config.routes.iter().map(|route| &route.value);
         let used: BTreeSet<&str> = routes
             .flat_map(|route| {

@@ -85,7 +85,9 @@ impl Checks<'_> {
     }
 
     fn rewrite(&mut self, route: &Named<Route>, rewrite: &Rewrite) {
-        if let Some(path) = &rewrite.path {
+        if let Some(path) = &rewrite.path
+            && !self.is_wrong("route", route, &["path"])
+        {
             let known = names(&route.value.path);
             let made = template(path, &known);
             let expected = match made {

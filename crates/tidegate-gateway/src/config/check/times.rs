@@ -90,6 +90,9 @@ impl Checks<'_> {
         let Some(fallback) = &route.value.fallback else {
             return;
         };
+        if self.is_wrong("route", route, &["fallback", "timeout"]) {
+            return;
+        }
         if fallback.upstream.is_none() && fallback.limit.is_some() {
             self.add(
                 "route",
@@ -121,7 +124,9 @@ impl Checks<'_> {
     /// Reports a part that is at least as long as the timeout. A default that is too long is not
     /// a mistake: the timeout ends it.
     pub(super) fn too_long(&mut self, route: &Named<Route>, part: &str) {
-        if self.is_default(part) {
+        let wrong = |wrong: &String| wrong == part;
+        let is_wrong = self.is_wrong("route", route, &["timeout", "fallback"]);
+        if self.is_default(part) || is_wrong || self.wrong.iter().any(wrong) {
             return;
         }
         let path = format!("route.{}.timeout", route.name);
@@ -143,6 +148,9 @@ impl Checks<'_> {
 
     /// All attempts and the pauses between them fit into the timeout.
     pub(super) fn retries(&mut self, route: &Named<Route>, retry: &Retry, timeout: Duration) {
+        if self.is_wrong("route", route, &["retry", "timeout", "fallback"]) {
+            return;
+        }
         let pauses = retry.pause.saturating_mul(retry.times.0);
         let attempts = retry.attempt_timeout.unwrap_or_default();
         let attempts = attempts.saturating_mul(retry.times.0.saturating_add(1));

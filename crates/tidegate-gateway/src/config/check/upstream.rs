@@ -31,6 +31,7 @@ impl Checks<'_> {
         }
         if let Some(health) = &value.health
             && health.timeout > health.every
+            && !self.is_wrong("upstream", upstream, &["health"])
         {
             let what = "a check takes longer than the time between two checks";
             let every = self.shown(&format!("upstream.{}.health.every", upstream.name));
@@ -65,6 +66,9 @@ impl Checks<'_> {
             (None, Some(_), _) => ("tls.key", TOGETHER, "both `cert` and `key`"),
             _ => return,
         };
+        if self.is_wrong("upstream", upstream, &["tls"]) {
+            return;
+        }
         self.add("upstream", upstream, key, what, expected);
     }
 }
