@@ -90,13 +90,9 @@ impl Changes {
         let before = properties.get(name);
         let set = properties.set(name, value);
         set.map_err(|why| (422, why.to_string()))?;
-        if let Some(why) = why_without_effect(name, self.controls.isolation()) {
+        if let Some(why) = why_without_effect(name, value, self.controls.isolation()) {
             // It was not in force, so this changes nothing either.
-            let undone = match before {
-                Some(before) => properties.set(name, &before),
-                None => properties.remove(name),
-            };
-            undone.map_err(|why| (422, why.to_string()))?;
+            restore(properties, name, before).map_err(|why| (422, why))?;
             return Err(refuse(why));
         }
         Ok(format!("{name} = {value}"))
@@ -109,6 +105,8 @@ impl Changes {
             return Err((404, format!("there is no command `{key}`")));
         }
         let properties = self.controls.properties();
+        let [open, closed] = ["forceOpen", "forceClosed"].map(|name| forcing(key, name));
+        let before = [&open, &closed].map(|name| properties.get(name));
         let forced = match order {
             BreakerOrder::Open => force(properties, key, true, false),
             BreakerOrder::Close => force(properties, key, false, true),
@@ -119,6 +117,17 @@ impl Changes {
             }
         };
         forced.map_err(|why| (422, why))?;
+        if matches!(order, BreakerOrder::Close)
+            && let Some(why) = why_without_effect(&closed, "true", isolation)
+        {
+            for (name, before) in [closed, open].iter().zip(before.into_iter().rev()) {
+                restore(properties, name, before).map_err(|why| (422, why))?;
+            }
+            return Err((
+                422,
+                format!("the breaker of `{key}` cannot be closed: {why}"),
+            ));
+        }
         Ok(format!("breaker of {key}: {}", word(order)))
     }
 
@@ -169,7 +178,7 @@ fn force(properties: &Properties, key: &str, open: bool, closed: bool) -> Result
     let mut orders = [("forceOpen", open), ("forceClosed", closed)];
     orders.sort_by_key(|(_, on)| *on);
     for (name, on) in orders {
-        let name = format!("hystrix.command.{key}.circuitBreaker.{name}");
+        let name = forcing(key, name);
         let changed = match on {
             true => properties.set(&name, "true"),
             false => properties.remove(&name),
@@ -177,6 +186,20 @@ fn force(properties: &Properties, key: &str, open: bool, closed: bool) -> Result
         changed.map_err(|why| why.to_string())?;
     }
     Ok(())
+}
+
+/// Returns the property of a command that forces its breaker.
+fn forcing(key: &str, name: &str) -> String {
+    format!("hystrix.command.{key}.circuitBreaker.{name}")
+}
+
+/// Gives a property the value that it had before.
+fn restore(properties: &Properties, name: &str, before: Option<String>) -> Result<(), String> {
+    let restored = match before {
+        Some(before) => properties.set(name, &before),
+        None => properties.remove(name),
+    };
+    restored.map_err(|why| why.to_string())
 }
 
 fn word(order: BreakerOrder) -> &'static str {

@@ -16,6 +16,9 @@ const WITHOUT_EFFECT: [(&str, &str); 7] = [
 /// The property of the limit, and that of the timeout.
 const LIMIT: &str = ".execution.isolation.semaphore.maxConcurrentRequests";
 const TIMEOUT: &str = ".execution.isolation.thread.timeoutInMilliseconds";
+/// The property that forces the breaker closed, and the one that says whether there is one.
+const FORCE_CLOSED: &str = ".circuitBreaker.forceClosed";
+const HAS_BREAKER: &str = "circuitBreaker.enabled";
 /// The property that selects threads or permits.
 const STRATEGY: &str = "execution.isolation.strategy";
 const NO_THREADS: &str = "a route runs on its event loop, and has no threads of its own";
@@ -47,8 +50,12 @@ pub(crate) fn why_refused(name: &str, value: &str) -> Option<&'static str> {
     found.map(|(_, why)| *why)
 }
 
-/// Returns why a property of a route, which is set, is not in force.
-pub(crate) fn why_without_effect(name: &str, isolation: &Isolation) -> Option<&'static str> {
+/// Returns why a property of a route, which is set to a value, is not in force.
+pub(crate) fn why_without_effect(
+    name: &str,
+    value: &str,
+    isolation: &Isolation,
+) -> Option<&'static str> {
     let key = name.strip_prefix("hystrix.command.")?.split_once('.')?.0;
     let all = isolation.settings();
     let origin = format!("property {name}");
@@ -66,6 +73,15 @@ pub(crate) fn why_without_effect(name: &str, isolation: &Isolation) -> Option<&'
         .is_some_and(|adaptive| !adaptive.value.is_empty());
     if is_adaptive && name.ends_with(LIMIT) {
         return Some("the limit of the route is adaptive: its bounds are set in the file");
+    }
+    let has_breaker = settings
+        .get(HAS_BREAKER)
+        .is_none_or(|one| one.value != "false");
+    if !has_breaker && name.ends_with(FORCE_CLOSED) && value.eq_ignore_ascii_case("true") {
+        return Some(
+            "the route has no breaker, so it is closed unless it is forced open; for one, set \
+             `circuitBreaker.enabled` to `true` first",
+        );
     }
     let mut own = settings.values.iter();
     let own = own.find(|one| one.property.as_deref() == Some(name))?;

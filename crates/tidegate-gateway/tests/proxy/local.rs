@@ -35,6 +35,26 @@ fn a_fixed_response_has_its_status_type_and_body() {
     assert_eq!(response.field("content-type"), Some("text/x"));
 }
 
+/// A body of a known length is refused; a chunked one is not read, and so not counted.
+#[test]
+fn a_chunked_body_is_not_counted_where_it_is_not_passed_on() {
+    let routes = [("respond = 200", "200"), ("redirect = \"/b\"", "308")];
+    for (action, status) in routes {
+        let fixture = Fixture::new(&format!("[route.own]\n{action}\nbody = \"4B\"\n"));
+        let head = GET.replace("GET", "POST").replace("\r\n\r\n", "\r\n");
+        for (body, status) in [
+            ("Content-Length: 5\r\n\r\nhello", "413"),
+            (
+                "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+                status,
+            ),
+        ] {
+            let response = fixture.send(&format!("{head}{body}")).message();
+            assert_eq!(response.status(), status, "{action} {body}");
+        }
+    }
+}
+
 #[test]
 fn files_of_a_directory_are_sent_and_no_others() {
     let root = std::env::temp_dir().join(format!("tidegate-files-{}", std::process::id()));

@@ -73,6 +73,14 @@ impl One {
         self.active() > 0
     }
 
+    /// Returns whether the breaker is forced open.
+    fn is_forced_open(&self) -> String {
+        let all = self.world.parts.isolation.settings();
+        let own = all.iter().find(|one| one.command.as_str() == "shop");
+        let forced = own.unwrap().get("circuitBreaker.forceOpen");
+        forced.unwrap().value.clone()
+    }
+
     fn active(&self) -> usize {
         let all = self.world.parts.isolation.snapshots();
         all.iter().map(|one| one.active).sum()
@@ -325,4 +333,28 @@ fn the_bounds_of_an_adaptive_limit_are_set_in_the_file() {
     assert_eq!(refused.status(), "422");
     assert!(refused.body.contains("adaptive"), "{}", refused.body);
     let _both = [one.hold(GET), one.hold(GET)];
+}
+
+/// Without a breaker, nothing is forced closed: the order is refused, and an order before it stays.
+#[test]
+fn a_route_without_a_breaker_is_not_forced_closed() {
+    let one = One::new("");
+    let name = "circuitBreaker.forceClosed";
+    let order = |order: &str| {
+        one.world
+            .change(&format!("POST /api/breakers/shop/{order}"), "")
+    };
+    let refused = [one.put("shop", name, "true"), order("close")];
+    for refused in refused {
+        assert_eq!(refused.status(), "422", "{refused:?}");
+        assert!(refused.body.contains("has no breaker"), "{}", refused.body);
+    }
+    one.set(name, "false");
+    assert_eq!(order("open").status(), "200");
+    assert_eq!(order("close").status(), "422");
+    assert_eq!(one.is_forced_open(), "true", "it is forced open still");
+    assert_eq!(order("auto").status(), "200");
+    // Once there is a breaker, it can be forced.
+    one.set("circuitBreaker.enabled", "true");
+    assert_eq!(order("close").status(), "200");
 }

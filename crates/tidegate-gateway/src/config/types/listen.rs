@@ -57,7 +57,7 @@ settings! {
         /// The largest number of fields, at most 100. A head with more gets status 431.
         fields: Count = Count(100),
         /// The largest body, unless the route has a `body` of its own; off means that there is no limit. A
-        /// larger one gets status 413.
+        /// larger one gets status 413. A chunked one counts only where it is passed on to a server.
         body: Option<Size> = None,
         /// The time for a whole head, from its first byte. A later one gets status 408.
         head_time: Duration = Duration::from_secs(10),
