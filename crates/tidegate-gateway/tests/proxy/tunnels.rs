@@ -142,6 +142,9 @@ fn a_tunnel_outlives_its_listener_and_the_deadline_of_drains() {
     let fixture = Fixture::new(&routes("[listen.more]\nat = \"127.0.0.1:0\"\n"));
     let more = fixture.gateway.addresses()[1].1.clone();
     let mut idle = Peer::new(TcpStream::connect(&more).unwrap());
+    idle.write(GET);
+    back.accept().serve(OK_CLOSE);
+    assert_eq!(idle.message().body, "ok");
     let (mut client, mut server) = open_on(Peer::new(TcpStream::connect(&more).unwrap()), &back);
     fixture.gateway.reload(config(&routes(""))).unwrap();
     assert_eq!(idle.rest(), "", "an idle connection ends");
