@@ -4,10 +4,12 @@ use std::sync::mpsc::channel;
 
 use crate::logs::value;
 use crate::operation::World;
+use crate::steps::no_forks;
 use crate::*;
 
 #[test]
 fn a_drain_finishes_requests_and_ends_idle_connections() {
+    let _alone = no_forks();
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], "");
     let mut busy = fixture.send(GET);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tidegate_testkit::Gate;
 
+use crate::steps::no_forks;
 use crate::*;
 
 /// Returns a port that is free on all addresses. It is none of those that the system chooses.
@@ -46,6 +47,7 @@ const PROXIED: &str = "proxy_protocol = true\ntrust = [\"127.0.0.0/8\"]";
 
 #[test]
 fn two_listeners_exchange_their_addresses() {
+    let _alone = no_forks();
     let fixture = Fixture::new("[route.r]\nrespond = 200\n");
     let (one, two) = (port(), port());
     let (one, two) = (format!("127.0.0.1:{one}"), format!("127.0.0.1:{two}"));
@@ -66,6 +68,7 @@ fn two_listeners_exchange_their_addresses() {
 
 #[test]
 fn nobody_is_refused_while_listeners_exchange_their_addresses() {
+    let _alone = no_forks();
     let fixture = Fixture::new("[route.r]\nrespond = 200\n");
     let (one, two) = (port(), port());
     let (one, two) = (format!("127.0.0.1:{one}"), format!("127.0.0.1:{two}"));
@@ -98,6 +101,7 @@ fn nobody_is_refused_while_listeners_exchange_their_addresses() {
 /// The system does not bind both at the same time, unless both sockets allow it.
 #[test]
 fn a_listener_moves_to_all_addresses_of_its_port_and_back() {
+    let _alone = no_forks();
     let fixture = Fixture::new("[route.r]\nrespond = 200\n");
     let port = port();
     let (one, all) = (format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"));
@@ -125,6 +129,7 @@ fn a_listener_moves_to_all_addresses_of_its_port_and_back() {
 
 #[test]
 fn clients_that_wait_at_the_old_address_are_accepted() {
+    let _alone = no_forks();
     let group = NetGroup::builder("gateway").loops(1).build().unwrap();
     let isolation = Isolation::builder().build().unwrap();
     let port = port();
@@ -153,6 +158,7 @@ fn clients_that_wait_at_the_old_address_are_accepted() {
 
 #[test]
 fn a_move_that_fails_leaves_the_old_listener() {
+    let _alone = no_forks();
     let fixture = Fixture::new("[route.r]\nrespond = 200\n");
     let port = port();
     let (one, all) = (format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"));

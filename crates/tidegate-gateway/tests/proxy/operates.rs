@@ -6,10 +6,12 @@ use std::sync::mpsc::channel;
 use tidegate::isolate::PropertySource as _;
 
 use crate::operation::{World, operated};
+use crate::steps::no_forks;
 use crate::*;
 
 #[test]
 fn it_is_not_ready_from_the_announcement_on_and_still_accepts() {
+    let _alone = no_forks();
     let world = World::new("[route.r]\nrespond = { body = \"ok\" }\n[drain]\nannounce = \"5s\"\n");
     assert_eq!(world.get("/ready").status(), "200");
     assert_eq!(world.send(GET).message().field("connection"), None);
@@ -312,6 +314,7 @@ fn metrics_describe_routes_listeners_and_servers() {
 
 #[test]
 fn operators_get_an_answer_while_the_loop_of_requests_is_busy() {
+    let _alone = no_forks();
     let world = World::new("[route.r]\nrespond = 200\n");
     let (free, busy) = channel::<()>();
     let task = world.parts.group.loops().next().submit(move || busy.recv());

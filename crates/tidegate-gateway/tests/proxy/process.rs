@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 
+use crate::steps::{output, spawn};
 use crate::*;
 
 /// A running gateway with its file.
@@ -28,7 +29,7 @@ impl Program {
         command.arg("run").arg(&file);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         prepare(&mut command);
-        let mut child = command.spawn().unwrap();
+        let mut child = spawn(&mut command);
         let out = BufReader::new(child.stderr.take().unwrap());
         Self { child, out, file }
     }
@@ -114,10 +115,8 @@ impl Program {
     pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(
-            Command::new("sh")
-                .args(["-c", &kill])
-                .status()
-                .unwrap()
+            output(Command::new("sh").args(["-c", &kill]))
+                .status
                 .success()
         );
     }

@@ -6,6 +6,7 @@ use rcgen::{CertificateParams, KeyPair};
 
 use crate::operation::{World, operated};
 use crate::process::Program;
+use crate::steps::output;
 use crate::*;
 
 /// Each secret contains this text.
@@ -76,8 +77,7 @@ impl Planted {
     fn run(&self, arguments: &[&str], token: &str) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
         self.plant(&mut command);
-        let output = command.args(arguments).env("TIDEGATE_TOKEN", token);
-        let output = output.output().unwrap();
+        let output = output(command.args(arguments).env("TIDEGATE_TOKEN", token));
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     }
 

@@ -10,6 +10,7 @@ use tidegate::tls::rustls::pki_types::{CertificateDer, ServerName};
 use tidegate::tls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::operation::World;
+use crate::steps::output;
 use crate::*;
 
 /// A directory with certificates, which is removed at the end.
@@ -283,7 +284,7 @@ fn a_certificate_that_is_missing_expired_or_of_another_key_is_a_message() {
         let run = |action: &str| {
             let program = env!("CARGO_BIN_EXE_tidegate");
             let mut command = std::process::Command::new(program);
-            let output = command.arg(action).arg(&path).output().unwrap();
+            let output = output(command.arg(action).arg(&path));
             let texts = [output.stdout, output.stderr].concat();
             (String::from_utf8(texts).unwrap(), output.status.code())
         };
@@ -384,10 +385,8 @@ fn a_wrong_key_and_wrong_roots_of_clients_are_found_at_their_places() {
         std::fs::write(&path, &text).unwrap();
         for action in ["check", "run"] {
             let program = env!("CARGO_BIN_EXE_tidegate");
-            let output = std::process::Command::new(program)
-                .args([action, path.to_str().unwrap()])
-                .output()
-                .unwrap();
+            let mut command = std::process::Command::new(program);
+            let output = output(command.args([action, path.to_str().unwrap()]));
             let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
             let place = format!("t.toml:{line}:");
             for part in [

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use crate::loaded::serve_all;
+use crate::steps::spawn;
 use crate::*;
 
 /// A gateway with few descriptors.
@@ -21,13 +22,10 @@ impl Starved {
         std::fs::write(&file, text).unwrap();
         let program = env!("CARGO_BIN_EXE_tidegate");
         let run = format!("ulimit -n 64; exec {program} run {}", file.display());
-        let mut child = Command::new("sh")
-            .args(["-c", &run])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", &run]).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = spawn(&mut command);
         let said = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut starved = Self {
             child,

@@ -1,6 +1,32 @@
 //! Steps that the tests of several files share.
 
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
 use crate::*;
+
+/// A child process has copies of all sockets until its program begins: one that is closed here meanwhile
+/// still listens.
+static FORKS: RwLock<()> = RwLock::new(());
+
+/// Keeps other tests from starting processes. For tests that rely on a socket that is closed.
+pub(crate) fn no_forks() -> RwLockReadGuard<'static, ()> {
+    FORKS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a process.
+pub(crate) fn spawn(command: &mut Command) -> Child {
+    let _alone = FORKS.write().unwrap_or_else(PoisonError::into_inner);
+    command.spawn().unwrap()
+}
+
+/// Runs a process to its end.
+pub(crate) fn output(command: &mut Command) -> Output {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::piped());
+    spawn(quiet.stderr(Stdio::piped()))
+        .wait_with_output()
+        .unwrap()
+}
 
 /// Returns the sections of one route to `back`, and of an upstream `other` for its fallback.
 pub(crate) fn with_other(back: &Upstream, other: &Upstream, settings: &str) -> String {

@@ -11,6 +11,7 @@ use tidegate::tls::rustls::{RootCertStore, ServerConfig, ServerConnection, Strea
 use crate::operation::World;
 use crate::process::Program;
 use crate::secure::{Files, pass, told};
+use crate::steps::output;
 use crate::*;
 
 type Stream = StreamOwned<ServerConnection, TcpStream>;
@@ -178,7 +179,7 @@ fn a_certificate_towards_servers_that_cannot_be_used_is_a_mistake_with_its_place
     std::fs::write(&path, &text).unwrap();
     let check = || {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        let output = command.arg("check").arg(&path).output().unwrap();
+        let output = output(command.arg("check").arg(&path));
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         (said, output.status.code())
     };

@@ -10,6 +10,7 @@ use tidegate_testkit::Gate;
 
 use crate::moves::port;
 use crate::secure::Files;
+use crate::steps::no_forks;
 use crate::*;
 
 const UPSTREAM: &str = "[upstream.back]\nservers = [\"127.0.0.1:1\"]\n";
@@ -33,6 +34,7 @@ fn settings(isolation: &Isolation) -> Vec<String> {
 
 #[test]
 fn a_reload_that_fails_at_a_listener_changes_no_command() {
+    let _alone = no_forks();
     let port = port();
     let (one, all) = (format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"));
     let routes = [
@@ -123,6 +125,7 @@ fn stops_once(begun: &Gate, go_on: &Gate) -> impl Fn() -> SystemTime + Send + Sy
 
 #[test]
 fn a_drain_that_begins_while_files_are_read_changes_nothing_of_them() {
+    let _alone = no_forks();
     let (clock, port) = (ManualClock::new(), port());
     let group = NetGroup::builder("gateway").loops(1).clock(&clock);
     let isolation = Isolation::builder().clock(&clock).build().unwrap();
@@ -165,6 +168,7 @@ fn a_drain_that_begins_while_files_are_read_changes_nothing_of_them() {
 
 #[test]
 fn a_listener_gets_its_socket_back_although_its_files_are_gone() {
+    let _alone = no_forks();
     let files = Files::new("undone");
     files.write("own", "own.example");
     let path = |end: &str| files.0.join(format!("own.{end}"));
