@@ -49,6 +49,10 @@ pub(crate) trait BodySink: Send {
     fn asks_first(&self) -> bool {
         false
     }
+    /// Returns `true` if it takes the whole body, also after the response.
+    fn takes_all(&self) -> bool {
+        false
+    }
     fn data(&mut self, bytes: Bytes) -> Flow;
     fn trailers(&mut self, lines: Bytes);
     fn end(self: Box<Self>);
@@ -86,6 +90,10 @@ impl Collector {
 }
 
 impl BodySink for Collector {
+    fn takes_all(&self) -> bool {
+        self.promise.is_some()
+    }
+
     fn data(&mut self, bytes: Bytes) -> Flow {
         if self.promise.is_none() {
             return Flow::Enough;

@@ -95,10 +95,11 @@ impl<S: Service> Connection<S> {
     }
 
     /// Returns `true` if more of the current body is missing than is discarded: unless the service reads
-    /// it, the connection ends with the response. The rest of a chunked body is unknown, and may be small.
+    /// it, the connection ends with the response. A service that collects reads it. The rest of a chunked body is unknown, and may be small.
     pub(super) fn has_too_much_left(&self) -> bool {
-        let most = match self.intake {
-            Intake::Discard(left) => left,
+        let most = match &self.intake {
+            Intake::Discard(left) => *left,
+            Intake::Sink(sink) if sink.takes_all() => return false,
             _ => self.shared.limits.discard,
         };
         self.decoder.missing().is_some_and(|missing| missing > most)

@@ -28,6 +28,10 @@ fn client() -> (Client, Kept<(DeferredResponse, Option<Body>)>) {
         "/large" => response.body("x".repeat(5000)),
         "/stream" => response.stream_with_length(0).finish(),
         "/next" => response.body("next"),
+        "/collect" => {
+            request.collect(1 << 20).finally(|_| {});
+            response.body("early");
+        }
         path => {
             let reads = path == "/body";
             let response = response.defer();
@@ -152,6 +156,14 @@ fn read(client: &mut Client, mut body: Body, length: usize) -> usize {
     drop(body);
     client.socket.run();
     read
+}
+
+#[test]
+fn a_response_before_a_body_that_is_collected_keeps_the_connection() {
+    let (mut client, _) = client();
+    assert_eq!(client.send(post("/collect", 2 * DISCARDED)), ok("early"));
+    client.send(vec![0; 2 * DISCARDED]);
+    assert_eq!(client.send(get("/next")), ok("next"));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::deferred::{Later, deferring, take};
 use super::{Client, get, ok};
 use crate::pieces::cost;
 use crate::server::ResponseStream;
+use crate::server::part::Part;
 
 /// A client of a service that streams every response.
 fn streaming(length: Option<u64>) -> (Client, Later<ResponseStream>) {
@@ -229,7 +230,9 @@ fn small_pieces_of_a_stream_count_with_the_memory_that_they_take() {
     let (mut client, later) = streaming(None);
     client.send(get("/a") + &get("/b"));
     let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
-    // The windows hold less than a fixed number of messages, whatever the size of the pieces.
+    // In a box, in the queue of the channel. So the windows bound the memory, whatever the size of the
+    // pieces.
+    assert!(cost(0) >= size_of::<Part>() + 2 * size_of::<usize>());
     for (stream, window) in [(&mut a, 256 * 1024), (&mut b, 64 * 1024)] {
         let mut pieces = 0_usize;
         while stream.is_writable() {
