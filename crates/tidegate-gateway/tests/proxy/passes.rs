@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::thread;
 
+use crate::steps::{ENDLESS, take, write_until_stalled};
 use crate::*;
 
 #[test]
@@ -332,11 +333,11 @@ fn a_server_sees_the_host_that_the_route_has_seen() {
     assert_eq!(fixture.send(&both).message().status(), "400");
 }
 
-/// More than all buffers together.
+/// More than the gateway holds, and less than what the systems may hold.
 const LARGE: usize = 8 << 20;
 
 #[test]
-fn a_large_response_is_read_only_as_fast_as_the_client_takes_it() {
+fn a_large_response_reaches_the_client_whole() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], "");
     let mut client = fixture.send(GET);
@@ -372,7 +373,7 @@ fn a_large_response_is_read_only_as_fast_as_the_client_takes_it() {
 }
 
 #[test]
-fn a_large_request_is_read_only_as_fast_as_the_server_takes_it() {
+fn a_large_request_reaches_the_server_whole() {
     let back = Upstream::new();
     let fixture = Fixture::with_route(&[&back], "");
     let mut client = fixture.client();
@@ -390,6 +391,77 @@ fn a_large_request_is_read_only_as_fast_as_the_server_takes_it() {
         sent.join().unwrap();
     });
     back.write(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+/// Returns `true` if the socket takes more.
+fn takes_more(peer: &Peer) -> bool {
+    let mut polled = [PollFd::new(&peer.0, PollFlags::OUT)];
+    let patience = Timespec::try_from(PATIENCE).unwrap();
+    poll(&mut polled, Some(&patience)).unwrap() == 1
+}
+
+#[test]
+fn a_sender_waits_as_long_as_its_receiver_takes_nothing() {
+    for is_response in [false, true] {
+        let back = Upstream::new();
+        let fixture = Fixture::with_route(&[&back], "timeout = false");
+        let length = format!("Content-Length: {}\r\n\r\n", 2 * ENDLESS);
+        let mut client = fixture.send(&match is_response {
+            false => format!("POST /a HTTP/1.1\r\nHost: a\r\n{length}"),
+            true => GET.to_owned(),
+        });
+        let mut server = back.accept();
+        server.head();
+        if is_response {
+            server.write(&format!("HTTP/1.1 200 OK\r\n{length}"));
+            client.head();
+        }
+        let (sender, receiver) = match is_response {
+            false => (&mut client, &mut server),
+            true => (&mut server, &mut client),
+        };
+        // It goes on when the receiver has taken what was sent.
+        for round in 0..3 {
+            let sent = write_until_stalled(&fixture, sender);
+            assert!(sent < ENDLESS, "round {round}, response: {is_response}");
+            take(receiver, sent);
+            assert!(takes_more(sender));
+        }
+        drop((client, server));
+        fixture.wait_idle();
+    }
+}
+
+/// The gateway holds many of them when the server takes more again.
+#[test]
+fn small_pieces_of_a_request_pass_when_the_server_takes_more() {
+    const PIECES: usize = 32 << 10;
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "timeout = false");
+    let head = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut client = fixture.send(head);
+    client.0.set_write_timeout(Some(PATIENCE)).unwrap();
+    let mut server = back.accept();
+    server.head();
+    let mut body = format!("400\r\n{}\r\n", "x".repeat(1024)).repeat(PIECES);
+    body.push_str("0\r\n\r\n");
+    thread::scope(|scope| {
+        let sent = scope.spawn(|| client.write(&body));
+        let mut got = Vec::new();
+        let mut memory = vec![0; 1 << 20];
+        while !got.ends_with(b"\r\n0\r\n\r\n") {
+            // The gateway does all that it can before the server takes more.
+            fixture.clock.settle();
+            let read = server.0.read(&mut memory);
+            let read = read.unwrap_or_else(|why| panic!("stopped after {}: {why}", got.len()));
+            got.extend_from_slice(&memory[..read]);
+        }
+        let count = got.iter().filter(|byte| **byte == b'x').count();
+        assert_eq!(count, PIECES * 1024);
+        sent.join().unwrap();
+    });
+    server.write(OK);
     assert_eq!(client.message().body, "ok");
 }
 

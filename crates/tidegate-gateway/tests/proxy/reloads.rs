@@ -1,5 +1,6 @@
 //! A new configuration while requests are in flight.
 
+use crate::steps::connect;
 use crate::*;
 
 #[test]
@@ -64,6 +65,77 @@ fn a_command_takes_over_its_new_limit() {
     }
     for client in &mut clients {
         assert_eq!(client.message().body, "ok");
+    }
+}
+
+#[test]
+fn a_breaker_that_is_open_stays_open_after_a_reload_of_other_settings() {
+    let back = Upstream::new();
+    let breaker = "breaker = { error_rate = 50, volume = 2, sleep = \"50s\" }";
+    let fixture = Fixture::with_route(&[&back], breaker);
+    let bad = OK_CLOSE.replace("200 OK", "500 Oh");
+    for _ in 0..2 {
+        let mut client = fixture.send(GET);
+        back.accept().serve(&bad);
+        assert_eq!(client.message().status(), "500");
+    }
+    // It judges when a part of its window is over.
+    fixture.clock.advance(Duration::from_secs(1));
+    let is_refused = |what: &str| {
+        let response = fixture.send(GET).message();
+        let reason = response.field("tidegate-refused");
+        assert_eq!(reason, Some("breaker shop"), "{what}");
+        assert!(back.is_quiet(), "{what}");
+    };
+    is_refused("before a reload");
+    let more = format!("{breaker}\nlimit = 3\ntimeout = \"9s\"\nqueue = {{ max = 2 }}");
+    let shop = route(&[&back], &more);
+    let other = format!("{shop}[route.new]\npath = \"/n\"\nrespond = 200\n");
+    let balance = other.replace("round_robin", "random");
+    let changes = [
+        ("the route", shop),
+        ("another route", other),
+        ("the upstream", balance),
+    ];
+    for (what, text) in changes {
+        fixture.gateway.reload(config(&text)).unwrap();
+        is_refused(what);
+    }
+    // It is the same breaker: its sleep has not begun anew, and it can close.
+    fixture.clock.advance(Duration::from_secs(51));
+    pass(&fixture, &back);
+    pass(&fixture, &back);
+}
+
+#[test]
+fn an_adaptive_limit_that_has_moved_stays_after_a_reload_of_other_settings() {
+    let back = Upstream::new();
+    let limit = "limit = { kind = \"adaptive\", min = 5, initial = 10, max = 50 }";
+    let fixture = Fixture::with_route(&[&back], limit);
+    let limit_now = || fixture.isolation.snapshots()[0].adaptive_limit.unwrap();
+    assert_eq!(limit_now(), 10);
+    // It rises while all of its permits are in use and the latency is the same.
+    for _ in 0..8 {
+        let mut clients: Vec<Peer> = (0..10).map(|_| fixture.send(GET)).collect();
+        let mut servers: Vec<Peer> = clients.iter().map(|_| back.accept()).collect();
+        servers.iter_mut().for_each(|server| drop(server.message()));
+        fixture.clock.advance(Duration::from_millis(200));
+        servers.iter_mut().for_each(|server| server.write(OK_CLOSE));
+        for client in &mut clients {
+            assert_eq!(client.message().body, "ok");
+        }
+        fixture.wait_idle();
+        fixture.clock.advance(Duration::from_secs(1));
+    }
+    let moved = limit_now();
+    assert!(moved > 10, "{moved}");
+    let more = format!("{limit}\ntimeout = \"9s\"\nqueue = {{ max = 2 }}\nbreaker = true");
+    let shop = route(&[&back], &more);
+    let other = format!("{shop}[route.new]\npath = \"/n\"\nrespond = 200\n");
+    let balance = other.replace("round_robin", "random");
+    for text in [shop, other, balance] {
+        fixture.gateway.reload(config(&text)).unwrap();
+        assert_eq!(limit_now(), moved, "{text}");
     }
 }
 
@@ -164,13 +236,6 @@ fn more(name: &str, settings: &str) -> Config {
     config(&format!(
         "[listen.{name}]\nat = \"127.0.0.1:0\"\n{settings}\n[route.r]\nrespond = 200\n"
     ))
-}
-
-/// Connects to a listener.
-fn connect(fixture: &Fixture, name: &str) -> Peer {
-    let addresses = fixture.gateway.addresses();
-    let found = addresses.iter().find(|(own, _)| own == name);
-    Peer::new(TcpStream::connect(&found.unwrap().1).unwrap())
 }
 
 #[test]

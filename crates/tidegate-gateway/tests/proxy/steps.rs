@@ -49,3 +49,47 @@ pub(crate) fn pass(fixture: &Fixture, back: &Upstream) {
     back.accept().serve(OK_CLOSE);
     assert_eq!(client.message().body, "ok");
 }
+
+/// Connects to a listener.
+pub(crate) fn connect(fixture: &Fixture, name: &str) -> Peer {
+    let addresses = fixture.gateway.addresses();
+    let found = addresses.iter().find(|(own, _)| own == name);
+    Peer::new(TcpStream::connect(&found.unwrap().1).unwrap())
+}
+
+/// More than a gateway and the memory of the systems take while nobody reads.
+pub(crate) const ENDLESS: usize = 512 << 20;
+
+/// Writes until nothing more is taken, however often the loop turns, or `ENDLESS` bytes are written.
+/// Returns how many.
+pub(crate) fn write_until_stalled(fixture: &Fixture, peer: &mut Peer) -> usize {
+    let (mut written, mut turns) = (0, 0);
+    let bytes = [b'x'; 1 << 16];
+    peer.0.set_nonblocking(true).unwrap();
+    while written < ENDLESS && turns < 20 {
+        match peer.0.write(&bytes[..bytes.len().min(ENDLESS - written)]) {
+            Ok(count) => (written, turns) = (written + count, 0),
+            Err(why) => {
+                assert_eq!(why.kind(), io::ErrorKind::WouldBlock, "{why}");
+                // The loop has nothing left to do.
+                fixture.clock.settle();
+                fixture.in_one_turn(|| ());
+                turns += 1;
+            }
+        }
+    }
+    peer.0.set_nonblocking(false).unwrap();
+    written
+}
+
+/// Reads so many bytes of a body of `write_until_stalled`.
+pub(crate) fn take(peer: &mut Peer, mut count: usize) {
+    let mut memory = vec![0; 1 << 16];
+    while count > 0 {
+        let most = count.min(memory.len());
+        let read = peer.0.read(&mut memory[..most]);
+        let read = read.unwrap_or_else(|why| panic!("{count} bytes do not come: {why}"));
+        assert!(read > 0 && memory[..read].iter().all(|byte| *byte == b'x'));
+        count -= read;
+    }
+}

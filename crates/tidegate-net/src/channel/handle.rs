@@ -307,6 +307,16 @@ impl Channel {
         self.shared.is_writable()
     }
 
+    /// Returns `true` if the channel is writable. Otherwise its handlers are notified when it is: for
+    /// them, it may be writable already. What other threads see follows at the end of a turn.
+    pub(crate) fn is_writable_or_notifies(&self) -> bool {
+        let writable = self.is_writable();
+        if !writable {
+            self.post(ChannelRequest::SeenUnwritable);
+        }
+        writable
+    }
+
     /// Returns the number of bytes that wait to be sent, including writes that the loop has not
     /// taken yet.
     pub fn pending_bytes(&self) -> usize {

@@ -246,6 +246,11 @@ impl ChannelIo {
         Ok(())
     }
 
+    /// Notifies the handlers once the channel is writable, even if it has been for them all the time.
+    pub(crate) fn note_seen_unwritable(&mut self) {
+        self.state.flags.set(Flags::DIPPED);
+    }
+
     /// Compares the pending size with the water marks. Above the high mark the channel becomes
     /// unwritable, below the low mark it becomes writable again.
     #[inline]

@@ -84,6 +84,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.clear(Flags::WRITE_BLOCKED);
                 self.pipeline.io_mut().flush_rest();
             }
+            ChannelRequest::SeenUnwritable => self.pipeline.io_mut().note_seen_unwritable(),
             ChannelRequest::FileRead(read) => self.file_was_read(read, io_context),
             ChannelRequest::Fire(event) => self.pipeline.fire(event),
             ChannelRequest::ReadThenFire(event, left, looked) => {

@@ -131,7 +131,7 @@ impl Neighbour<'_> {
             let _ = self.write_directly(None, false);
         }
         let found = self.writable.get();
-        found.unwrap_or_else(|| self.channel.is_writable())
+        found.unwrap_or_else(|| self.channel.is_writable_or_notifies())
     }
 
     fn write_directly(&self, bytes: Option<Bytes>, flush: bool) -> Result<(), Option<Bytes>> {
