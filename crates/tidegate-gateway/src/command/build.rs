@@ -214,18 +214,21 @@ mod tests {
 
     #[test]
     fn a_command_with_new_settings_keeps_its_breaker() {
-        let isolation = Isolation::builder().build().unwrap();
+        let clock = tidegate::ManualClock::new();
+        let isolation = Isolation::builder().clock(&clock).build().unwrap();
         let settings = "breaker = { error_rate = 1, volume = 1 }\n";
         let first = configured("r", &route(settings), None, &isolation).unwrap();
-        for _ in 0..3 {
-            drop(first.admit().map(|entry| entry.verdict(false)));
-        }
+        let fail = || drop(first.admit().map(|entry| entry.verdict(false)));
+        fail();
+        clock.advance(Duration::from_secs(1));
+        fail();
         let state = |command: &Command| command.snapshot().breaker;
-        let before = state(&first);
+        assert_eq!(state(&first), BreakerState::Open);
         let changed = format!("limit = 3\n{settings}");
         let second = configured("r", &route(&changed), Some(&first), &isolation).unwrap();
         assert_eq!(second.config().permits.limit, 3);
-        assert_eq!((state(&second), isolation.len()), (before, 1));
+        assert_eq!((state(&second), isolation.len()), (BreakerState::Open, 1));
+        assert!(second.admit().is_err());
         // A window is fixed for the life of a command.
         let changed = "breaker = { error_rate = 1, volume = 1, window = \"4s\" }\n";
         let third = configured("r", &route(changed), Some(&second), &isolation).unwrap();

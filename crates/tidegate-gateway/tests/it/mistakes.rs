@@ -467,6 +467,17 @@ fn each_mistake_between_sections_is_found() {
             "they may take 1s 200ms, the timeout is 1s",
         ),
         (
+            "timeout = \"1s\"\nretry = { times = 1, attempt_timeout = \"1s\" }",
+            "t.toml:8:11: route.a.timeout: the timeout of 1s is not longer than \
+             `route.a.retry.attempt_timeout` of 1s",
+        ),
+        (
+            "timeout = \"1s\"\n[upstream.b]\nservers = \"h:1\"\nconnect_timeout = \"2s\"\n\
+             [route.b]\nupstream = \"b\"\ntimeout = \"2s\"",
+            "t.toml:14:11: route.b.timeout: the timeout of 2s is not longer than \
+             `upstream.b.connect_timeout` of 2s",
+        ),
+        (
             "timeout = \"1s\"\nfallback = { upstream = \"a\", timeout = \"1s\" }",
             "the timeout of 1s is not longer than `route.a.fallback.timeout` of 1s",
         ),

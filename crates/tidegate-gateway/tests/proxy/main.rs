@@ -13,6 +13,7 @@ mod hung;
 mod identity;
 mod interim;
 mod late;
+mod limits;
 mod loaded;
 mod local;
 mod logs;

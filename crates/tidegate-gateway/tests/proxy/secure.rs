@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rcgen::{CertificateParams, KeyPair};
 use tidegate::tls::rustls::pki_types::pem::PemObject;
-use tidegate::tls::rustls::pki_types::{CertificateDer, ServerName};
+use tidegate::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tidegate::tls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::operation::World;
@@ -61,6 +61,16 @@ impl Drop for Files {
 
 /// Sends a request to a name and returns the response.
 fn ask(fixture: &Fixture, name: &str, trusted: &CertificateDer<'static>) -> io::Result<String> {
+    ask_as(fixture, name, trusted, None)
+}
+
+/// The same, as a client with this certificate and its key.
+fn ask_as(
+    fixture: &Fixture,
+    name: &str,
+    trusted: &CertificateDer<'static>,
+    own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+) -> io::Result<String> {
     let addresses = fixture.gateway.addresses();
     let at = &addresses
         .iter()
@@ -69,12 +79,16 @@ fn ask(fixture: &Fixture, name: &str, trusted: &CertificateDer<'static>) -> io::
         .1;
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).unwrap();
-    let config = ClientConfig::builder()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let builder = ClientConfig::builder().with_root_certificates(roots);
+    let config = match own {
+        Some((own, key)) => builder.with_client_auth_cert(vec![own], key).unwrap(),
+        None => builder.with_no_client_auth(),
+    };
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let client = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut stream = StreamOwned::new(client, TcpStream::connect(at)?);
+    let connection = TcpStream::connect(at)?;
+    connection.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = StreamOwned::new(client, connection);
     stream.write_all(
         GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
             .as_bytes(),
@@ -131,6 +145,48 @@ fn certificates_are_read_again_with_the_configuration() {
         "{why}"
     );
     ask(&fixture, "one.example", &new).unwrap();
+}
+
+#[test]
+fn the_certificate_of_a_client_is_asked_for_as_the_listener_says() {
+    let files = Files::new("clients");
+    let own = files.write("one", "one.example");
+    for client in ["known", "unknown"] {
+        files.write(client, "client.example");
+    }
+    let text = |client: &str| {
+        let roots = files.0.join("known.pem");
+        let tls = format!("], client = \"{client}\", client_roots = {roots:?} }}\n");
+        format!("{}{HELLO}", files.listener(&["one"]).replace("] }\n", &tls))
+    };
+    // Without a certificate, with one that the roots know, with another one.
+    let rows = [
+        ("none", [true, true, true]),
+        ("optional", [true, true, false]),
+        ("required", [false, true, false]),
+    ];
+    let check = |fixture: &Fixture, mode: &str, expected: [bool; 3]| {
+        let clients = [None, Some("known"), Some("unknown")];
+        for (client, is_served) in clients.into_iter().zip(expected) {
+            let pair = client.map(|file| {
+                let path = |end: &str| files.0.join(format!("{file}.{end}"));
+                let own = CertificateDer::from_pem_file(path("pem")).unwrap();
+                (own, PrivateKeyDer::from_pem_file(path("key")).unwrap())
+            });
+            match ask_as(fixture, "one.example", &own, pair) {
+                Ok(text) => assert!(is_served && text.ends_with("hello"), "{mode} {client:?}"),
+                Err(why) => assert!(!is_served, "{mode} {client:?}: {why}"),
+            }
+        }
+    };
+    let mut reloaded = None;
+    for (mode, expected) in rows {
+        check(&Fixture::new(&text(mode)), mode, expected);
+        // Also from the next reload on.
+        let fixture = reloaded.get_or_insert_with(|| Fixture::new(&text(mode)));
+        fixture.gateway.reload(config(&text(mode))).unwrap();
+        check(fixture, mode, expected);
+    }
 }
 
 #[test]
