@@ -1,6 +1,7 @@
 //! Health checks.
 
 use crate::operation::{World, operated};
+use crate::operation::World;
 use crate::*;
 
 fn text(servers: &[&Upstream], health: &str) -> String {
@@ -29,17 +30,24 @@ fn responded(mut peer: Peer, response: &str) -> Message {
 /// Lets time pass until a check comes, and responds to it. The next check is due a while after the end
 /// of the last one.
 fn next_check(fixture: &Fixture, back: &Upstream, response: &str) -> Message {
-    back.0.set_nonblocking(true).unwrap();
-    let stream = tidegate_testkit::until_some("a check comes", || match back.0.accept() {
-        Ok((stream, _)) => Some(stream),
-        Err(_) => {
-            fixture.clock.advance(Duration::from_secs(1));
-            None
+    responded(await_check(&fixture.clock, back), response)
+}
+
+/// Lets time pass until the server is checked.
+fn await_check(clock: &ManualClock, back: &Upstream) -> Peer {
+    await_any(&[back], || clock.advance(Duration::from_secs(1))).1
+}
+
+/// Lets time pass until one of the servers is checked. Returns its number.
+fn await_any(servers: &[&Upstream], pass: impl Fn()) -> (usize, Peer) {
+    tidegate_testkit::until_some("a check comes", || {
+        let mut all = servers.iter().enumerate();
+        let came = all.find_map(|(index, back)| Some((index, back.try_accept()?)));
+        if came.is_none() {
+            pass();
         }
-    });
-    back.0.set_nonblocking(false).unwrap();
-    stream.set_nonblocking(false).unwrap();
-    responded(Peer::new(stream), response)
+        came
+    })
 }
 
 /// Coarse timers fire with the next tick.
@@ -126,6 +134,124 @@ fn a_check_by_tcp_needs_only_a_connection() {
     let mut client = fixture.send(GET);
     back.accept().serve(OK);
     assert_eq!(client.message().body, "ok");
+}
+
+/// Returns what was reported about the checks.
+fn told(world: &World) -> Vec<String> {
+    let all = world.parts.reports.events.latest().into_iter().rev();
+    let own = all.filter(|change| change.origin == "health");
+    own.map(|change| change.what).collect()
+}
+
+#[test]
+fn a_server_to_which_no_connection_can_be_made_is_down_until_there_is_one() {
+    let back = Upstream::new();
+    let at = back.address();
+    let world = World::new(&text(&[&back], "kind = \"tcp\", up = 1, down = 1"));
+    world.clock.advance(A_MOMENT);
+    assert_eq!(back.accept().rest(), "");
+    let _port = back.stop();
+    tidegate_testkit::until("it is down", || {
+        world.clock.advance(Duration::from_secs(1));
+        !told(&world).is_empty()
+    });
+    let start = format!("upstream.back {at}: is down: ");
+    assert!(told(&world)[0].starts_with(&start), "{:?}", told(&world));
+    assert_eq!(world.send(GET).message().status(), "503");
+    let back = Upstream(TcpListener::bind(&at).unwrap());
+    await_check(&world.clock, &back);
+    tidegate_testkit::until("it is up", || told(&world).len() > 1);
+    assert_eq!(told(&world)[1..], [format!("upstream.back {at}: is up")]);
+    let mut client = world.send(GET);
+    back.accept().serve(OK);
+    assert_eq!(client.message().body, "ok");
+}
+
+#[test]
+fn a_server_is_up_with_the_statuses_of_the_settings() {
+    let rows = [
+        ("", ["200 A", "399 B"], ["199 C", "400 D"]),
+        ("status = 404", ["404 A", "404 B"], ["200 C", "403 D"]),
+        (
+            "status = \"500-502\"",
+            ["500 A", "502 B"],
+            ["499 C", "503 D"],
+        ),
+    ];
+    for (setting, good, bad) in rows {
+        let back = Upstream::new();
+        let settings = format!("path = \"/\", up = 1, down = 1, {setting}");
+        let world = World::new(&text(&[&back], settings.trim_end_matches(", ")));
+        let next = |status: &str| {
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            responded(await_check(&world.clock, &back), &head);
+        };
+        for (round, (good, bad)) in good.into_iter().zip(bad).enumerate() {
+            next(bad);
+            tidegate_testkit::until(&format!("{bad} is bad"), || {
+                told(&world).len() == 2 * round + 1
+            });
+            next(good);
+            tidegate_testkit::until(&format!("{good} is good"), || {
+                told(&world).len() == 2 * round + 2
+            });
+        }
+    }
+}
+
+#[test]
+fn a_check_takes_no_longer_than_its_time() {
+    let back = Upstream::new();
+    let health = "health = { path = \"/\", every = \"100s\", timeout = \"5s\", down = 1 }\n";
+    let text = route(&[&back], "").replace("balance", &format!("{health}balance"));
+    let world = World::new(&text);
+    world.clock.advance(A_MOMENT);
+    let mut silent = back.accept();
+    silent.message();
+    world.clock.advance(Duration::from_secs(4));
+    let mut client = world.send(GET);
+    back.accept().serve(OK);
+    assert_eq!(client.message().body, "ok");
+    assert_eq!(told(&world), [""; 0]);
+    world.clock.advance(Duration::from_secs(2));
+    assert_eq!(silent.rest(), "");
+    tidegate_testkit::until("it is down", || told(&world).len() == 1);
+    assert_eq!(world.send(GET).message().status(), "503");
+}
+
+#[test]
+fn a_server_is_checked_once_in_a_period_with_several_loops() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_loops(&text(&[&back], "path = \"/\""), 3);
+    next_check(&fixture, &back, FINE);
+    for round in 0..6 {
+        let before = fixture.clock.now();
+        next_check(&fixture, &back, FINE);
+        let period = fixture.clock.now() - before;
+        // Coarse timers may fire a tick early.
+        assert!(
+            period >= Duration::from_secs(99),
+            "round {round}: {period:?}"
+        );
+    }
+}
+
+#[test]
+fn checks_of_servers_are_spread_over_loops() {
+    for busy in [0, 1] {
+        let servers = [Upstream::new(), Upstream::new()];
+        let [one, two] = &servers;
+        let fixture = Fixture::with_loops(&text(&[one, two], "kind = \"tcp\""), 2);
+        // The clock cannot wait for a loop that is busy.
+        let next = || await_any(&[one, two], || fixture.clock.jump(Duration::from_secs(1))).0;
+        fixture.while_busy(busy, || {
+            for _ in 0..2 {
+                assert_eq!(next(), 1 - busy, "the loop of the other one is busy");
+            }
+        });
+        await_check(&fixture.clock, &servers[busy]);
+    }
 }
 
 #[test]

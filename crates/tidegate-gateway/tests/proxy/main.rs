@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod again;
+mod balances;
 mod counts;
 mod ends;
 mod fails;
@@ -85,7 +86,7 @@ fn config(text: &str) -> Config {
     loaded.config.unwrap_or_else(|| panic!("{mistakes}"))
 }
 
-/// A gateway on one loop.
+/// A gateway, usually on one loop.
 struct Fixture {
     gateway: Gateway,
     isolation: Isolation,
@@ -95,9 +96,13 @@ struct Fixture {
 
 impl Fixture {
     fn new(text: &str) -> Self {
+        Self::with_loops(text, 1)
+    }
+
+    fn with_loops(text: &str, loops: usize) -> Self {
         let clock = ManualClock::new();
         let group = NetGroup::builder("gateway")
-            .loops(1)
+            .loops(loops)
             .clock(&clock)
             .build()
             .unwrap();
@@ -149,9 +154,15 @@ impl Fixture {
     /// Does `work` while the loop is busy, so that the loop finds all that has come in one turn, in
     /// this order.
     fn in_one_turn(&self, work: impl FnOnce()) {
+        self.while_busy(0, work);
+    }
+
+    /// Does `work` while one of the loops is busy.
+    fn while_busy(&self, home: usize, work: impl FnOnce()) {
         let (free, busy) = std::sync::mpsc::channel::<()>();
         let (begun, begins) = std::sync::mpsc::channel::<()>();
-        let task = self.group.loops().next().submit(move || {
+        let home = self.group.loops().iter().nth(home).unwrap();
+        let task = home.submit(move || {
             drop(begun);
             let _ = busy.recv();
         });
@@ -159,6 +170,12 @@ impl Fixture {
         work();
         drop(free);
         task.unwrap().wait().unwrap();
+    }
+
+    /// Returns the requests in flight at each server of the first upstream.
+    fn in_flight(&self) -> Vec<usize> {
+        let servers = &self.gateway.upstreams()[0].servers;
+        servers.iter().map(|server| server.in_flight).collect()
     }
 
     /// Waits until every request has given its permit back.

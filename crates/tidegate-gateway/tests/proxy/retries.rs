@@ -1,5 +1,11 @@
 //! Further attempts: only where they are safe, within the budget and the time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tidegate::isolate::RetryBudget;
+
 use crate::*;
 
 #[test]
@@ -73,6 +79,40 @@ fn the_budget_limits_the_repeated_requests() {
     back.accept().message();
     assert_eq!(client.message().status(), "502");
     assert!(back.is_quiet());
+}
+
+#[test]
+fn the_budget_is_a_share_of_many_requests() {
+    const REQUESTS: usize = 300;
+    for percent in [20, 50, 100] {
+        let back = Upstream::new();
+        let budget = f64::from(percent) / 100.0;
+        let settings = format!("retry = {{ times = 1, budget = {budget:?} }}");
+        let fixture = Fixture::with_route(&[&back], &settings);
+        let attempts = Arc::<AtomicUsize>::default();
+        let count = Arc::clone(&attempts);
+        // A server that reads each request and closes its connection.
+        let fail = move || {
+            while let Ok((stream, _)) = back.0.accept() {
+                Peer::new(stream).message();
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        thread::Builder::new().spawn(fail).unwrap();
+        let mut client = fixture.client();
+        for _ in 0..REQUESTS {
+            client.write(GET);
+            assert_eq!(client.message().status(), "502");
+        }
+        let repeated = attempts.load(Ordering::Relaxed) - REQUESTS;
+        let share = REQUESTS * percent as usize / 100;
+        // Besides what a route may repeat from the start.
+        let most = (share + RetryBudget::RESERVE as usize).min(REQUESTS);
+        assert!(
+            (share..=most).contains(&repeated),
+            "{percent} %: {repeated}"
+        );
+    }
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Servers whose settings change: what counts and what is known about them stays.
 
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
 use crate::*;
 
 /// Returns the settings of an upstream with these servers, and a route to it.
@@ -27,12 +30,6 @@ fn is_refused(fixture: &Fixture) -> bool {
     response.field("tidegate-refused") == Some("no_server shop")
 }
 
-/// Returns the requests in flight at each server.
-fn in_flight(fixture: &Fixture) -> Vec<usize> {
-    let servers = &fixture.gateway.upstreams()[0].servers;
-    servers.iter().map(|server| server.in_flight).collect()
-}
-
 fn reload(fixture: &Fixture, text: &str) {
     assert_eq!(fixture.gateway.reload(config(text)).unwrap(), [""; 0]);
 }
@@ -49,7 +46,7 @@ fn requests_in_flight_count_after_the_weight_or_the_limit_has_changed() {
         let mut all = vec![hold(&fixture, &back), hold(&fixture, &back)];
         assert!(is_refused(&fixture), "both places are taken");
         reload(&fixture, &with(weight, most));
-        assert_eq!(in_flight(&fixture), [2], "weight {weight}, limit {most}");
+        assert_eq!(fixture.in_flight(), [2], "weight {weight}, limit {most}");
         all.extend((0..places).map(|_| hold(&fixture, &back)));
         assert!(is_refused(&fixture), "weight {weight}, limit {most}");
         for (client, server) in &mut all {
@@ -57,7 +54,7 @@ fn requests_in_flight_count_after_the_weight_or_the_limit_has_changed() {
             assert_eq!(client.message().body, "ok");
         }
         fixture.wait_idle();
-        assert_eq!(in_flight(&fixture), [0]);
+        assert_eq!(fixture.in_flight(), [0]);
         // The connection that was returned last.
         let mut server = all.pop().unwrap().1;
         let mut client = fixture.send(GET);
@@ -76,12 +73,12 @@ fn a_limit_that_is_removed_comes_back_with_the_requests_that_have_begun_meanwhil
     reload(&fixture, &text(&servers, ""));
     all.extend([hold(&fixture, &back), hold(&fixture, &back)]);
     reload(&fixture, &text(&servers, limit));
-    assert_eq!(in_flight(&fixture), [3]);
+    assert_eq!(fixture.in_flight(), [3]);
     for (mut client, mut server) in all {
         assert!(is_refused(&fixture));
         server.write(OK_CLOSE);
         assert_eq!(client.message().body, "ok");
-        tidegate_testkit::until("its place is free", || in_flight(&fixture)[0] < 3);
+        tidegate_testkit::until("its place is free", || fixture.in_flight()[0] < 3);
     }
     fixture.wait_idle();
     drop(hold(&fixture, &back));
@@ -112,17 +109,17 @@ fn a_server_keeps_its_requests_wherever_it_is_in_the_list() {
     let fixture = Fixture::new(&list(&[&one, &two]));
     let (mut client, mut server) = hold(&fixture, &one);
     reload(&fixture, &list(&[&two, &one]));
-    assert_eq!(in_flight(&fixture), [0, 1]);
+    assert_eq!(fixture.in_flight(), [0, 1]);
     let _second = hold(&fixture, &two);
     assert!(is_refused(&fixture));
     // It is removed while its request is in flight, and comes back.
     reload(&fixture, &list(&[&two]));
     reload(&fixture, &list(&[&one, &two]));
-    assert_eq!(in_flight(&fixture), [1, 1]);
+    assert_eq!(fixture.in_flight(), [1, 1]);
     assert!(is_refused(&fixture));
     server.write(OK);
     assert_eq!(client.message().body, "ok");
-    tidegate_testkit::until("its place is free", || in_flight(&fixture) == [0, 1]);
+    tidegate_testkit::until("its place is free", || fixture.in_flight() == [0, 1]);
 }
 
 #[test]
@@ -134,12 +131,12 @@ fn a_server_that_is_in_the_list_twice_stays_two() {
     let all = [hold(&fixture, &back), hold(&fixture, &back)];
     for weight in [2, 1] {
         reload(&fixture, &text(&twice(weight), limit));
-        assert_eq!(in_flight(&fixture), [1, 1]);
+        assert_eq!(fixture.in_flight(), [1, 1]);
         assert!(is_refused(&fixture));
     }
     reload(&fixture, &text(&twice(1), "max_in_flight = 2"));
     let more = [hold(&fixture, &back), hold(&fixture, &back)];
-    assert_eq!(in_flight(&fixture), [2, 2]);
+    assert_eq!(fixture.in_flight(), [2, 2]);
     assert!(is_refused(&fixture));
     drop((all, more));
 }
@@ -185,4 +182,62 @@ fn a_connection_without_a_request_is_kept_for_the_time_of_its_upstream() {
     client.write(GET);
     back.accept().serve(OK);
     assert_eq!(client.message().body, "ok");
+/// Returns the connections of a server on which a request has come, as it comes.
+fn requests(back: Upstream) -> Receiver<Peer> {
+    let (sender, requests) = mpsc::channel();
+    let accept = move || {
+        while let Ok((stream, _)) = back.0.accept() {
+            let sender = sender.clone();
+            let read = move || {
+                // The head ends before the test responds, and nothing else comes before that.
+                let mut bytes = [0; 1 << 12];
+                let mut peer = Peer(stream);
+                let mut head = Vec::new();
+                while let Ok(count @ 1..) = peer.0.read(&mut bytes) {
+                    head.extend_from_slice(&bytes[..count]);
+                    if head.ends_with(b"\r\n\r\n") {
+                        head.clear();
+                        let _ = sender.send(Peer(peer.0.try_clone().unwrap()));
+                    }
+                }
+            };
+            thread::Builder::new().spawn(read).unwrap();
+        }
+    };
+    thread::Builder::new().spawn(accept).unwrap();
+    requests
+}
+
+#[test]
+fn a_server_gets_as_many_requests_as_its_limit_says_over_all_loops() {
+    const MOST: usize = 3;
+    let back = Upstream::new();
+    let limit = format!("max_in_flight = {MOST}");
+    let text = text(&weighted(&back, 1), &limit) + "limit = 100\n";
+    let fixture = Fixture::with_loops(&text, 4);
+    let requests = requests(back);
+    let mut clients: Vec<Peer> = (0..12).map(|_| fixture.client()).collect();
+    for round in 0..30 {
+        for client in &mut clients {
+            client.write(GET);
+        }
+        let next = || requests.recv_timeout(PATIENCE).unwrap();
+        let mut held: Vec<Peer> = (0..MOST).map(|_| next()).collect();
+        let mut waiting: Vec<&mut Peer> = clients.iter_mut().collect();
+        while waiting.len() > MOST {
+            let all: Vec<&Peer> = waiting.iter().map(|client| &**client).collect();
+            let refused = waiting.swap_remove(first_readable(&all)).message();
+            let reason = refused.field("tidegate-refused");
+            assert_eq!(reason, Some("no_server shop"), "round {round}");
+        }
+        assert!(requests.try_recv().is_err(), "round {round}");
+        assert_eq!(fixture.in_flight(), [MOST]);
+        for server in &mut held {
+            server.write(OK);
+        }
+        for client in waiting {
+            assert_eq!(client.message().body, "ok", "round {round}");
+        }
+        tidegate_testkit::until("its places are free", || fixture.in_flight() == [0]);
+    }
 }
