@@ -1,7 +1,6 @@
 //! Health checks.
 
 use crate::operation::{World, operated};
-use crate::operation::World;
 use crate::*;
 
 fn text(servers: &[&Upstream], health: &str) -> String {

@@ -182,6 +182,8 @@ fn a_connection_without_a_request_is_kept_for_the_time_of_its_upstream() {
     client.write(GET);
     back.accept().serve(OK);
     assert_eq!(client.message().body, "ok");
+}
+
 /// Returns the connections of a server on which a request has come, as it comes.
 fn requests(back: Upstream) -> Receiver<Peer> {
     let (sender, requests) = mpsc::channel();
