@@ -38,7 +38,9 @@ const PARTS: &[Part] = &[
             .and_then(|_| cost::http(root))
             .and_then(|_| cost::proxy(root))
     }),
-    ("proof", |root, _| bench(root, &["proof"])),
+    ("proof", |root, _| {
+        bench(root, &["proof", "--plot", "target/proof.svg"])
+    }),
     ("bench", |root, _| bench(root, &["all"])),
 ];
 

@@ -89,6 +89,15 @@ pub(super) const LONG_CHECKS: &[Check] = &[
     ("gateway behind haproxy, PROXY v1", "haproxy", |s| {
         haproxy(s, "send-proxy")
     }),
+    ("gateway and slowhttptest, heads", "slowhttptest", |s| {
+        slow(s, "-H")
+    }),
+    ("gateway and slowhttptest, bodies", "slowhttptest", |s| {
+        slow(s, "-B")
+    }),
+    ("gateway and slowhttptest, readers", "slowhttptest", |s| {
+        slow(s, "-X")
+    }),
 ];
 
 /// A client that reads `/small` and `/large`.
@@ -175,6 +184,13 @@ impl Gateway {
 /// Starts a gateway in front of our own HTTP server, which has more pages than servers of files.
 fn through(servers: &Servers) -> Result<Gateway, String> {
     Gateway::start(servers, servers.address("http")?, "", "")
+}
+
+/// Attacks a gateway with short time limits in front of our own HTTP server.
+fn slow(servers: &Servers, kind: &str) -> CheckResult {
+    let limits = "limits = { head_time = \"1s\", body_time = \"1s\", send_time = \"1s\" }";
+    let gateway = Gateway::start(servers, servers.address("http")?, limits, "")?;
+    gateway.explain(http::slow_at(&gateway.site(servers).address, kind))
 }
 
 /// Starts a gateway in front of a server of files, and runs curl and these clients.

@@ -291,14 +291,19 @@ fn accepted(servers: &Servers) -> Result<u64, String> {
         .map_err(|_| format!("not a number: {output}"))
 }
 
-/// Attacks a server with short time limits. It must end every connection and stay available.
+/// Attacks our server with short time limits.
 fn slow(servers: &Servers, kind: &str) -> CheckResult {
+    slow_at(servers.address("impatient")?, kind)
+}
+
+/// Attacks a server with short time limits. It must end every connection and stay available.
+pub(super) fn slow_at(address: &str, kind: &str) -> CheckResult {
     let page = match kind {
         "-B" => "/echo",
         "-X" => "/large",
         _ => "/",
     };
-    let there = format!("http://{}{page}", servers.address("impatient")?);
+    let there = format!("http://{address}{page}");
     let common = ["-c", "100", "-r", "100", "-l", "10", "-p", "3", "-i", "3"];
     let own: &[&str] = match kind {
         // Reads rarely, and then enough to notice a reset.

@@ -343,12 +343,19 @@ impl Address {
         if !label.contains("${") {
             return message.to_owned();
         }
-        let own = match self {
-            Self::Unix(path) => path.display().to_string(),
-            Self::Tcp { .. } => self.to_string(),
-        };
-        let label = label.strip_prefix("unix:").unwrap_or(label);
-        message.replace(&own, label)
+        match self {
+            Self::Unix(path) => {
+                let label = label.strip_prefix("unix:").unwrap_or(label);
+                message.replace(&path.display().to_string(), label)
+            }
+            Self::Tcp { host, port } => {
+                let shown = label.strip_suffix(&format!(":{port}")).unwrap_or(label);
+                // Errors of a lookup, and addresses with the usual port, name the host alone.
+                message
+                    .replace(&self.to_string(), label)
+                    .replace(host, shown)
+            }
+        }
     }
 }
 

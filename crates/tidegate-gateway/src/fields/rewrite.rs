@@ -77,7 +77,8 @@ impl Rewriting {
         let query = head.as_head().query();
         let target = query.map(|query| format!("{path}?{query}"));
         let target = target.as_deref().unwrap_or(path);
-        if head.as_head().target() != target {
+        let is_about_all = head.as_head().form() == TargetForm::Asterisk && new.is_none();
+        if !is_about_all && head.as_head().target() != target {
             head.set_target(target)?;
         }
         if let Some(host) = &self.host {

@@ -339,10 +339,16 @@ impl Flight {
             _ if why.is_bad_response() => "bad_response",
             _ => return,
         };
-        let upstream = self.lock().map(|state| self.upstream(&state).name.clone());
-        let upstream = upstream.unwrap_or_default();
+        let Some(state) = self.lock() else { return };
+        let (upstream, why) = (self.upstream(&state).name.clone(), why.to_string());
+        let shown = state.server.as_ref();
+        let shown = shown.map(|server| server.place().0.hide_in(&why, server.label()));
+        drop(state);
         let problems = &self.gate().reports.problems;
-        problems.report(kind, format!("upstream.{upstream}: {why}"));
+        problems.report(
+            kind,
+            format!("upstream.{upstream}: {}", shown.unwrap_or(why)),
+        );
     }
 
     /// Goes on with a new connection to the same server if the one of the attempt was used before, and

@@ -192,7 +192,8 @@ impl Found<'_> {
             true => Path::new("."),
             false => folder,
         };
-        let why = self.disk.list(folder).err()?;
+        // Its names are not read: there may be many.
+        let why = fs::read_dir(folder).err()?;
         match why.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => Some("does not exist".to_owned()),
             _ => is_final(&why).then(|| format!("cannot be opened: {why}")),

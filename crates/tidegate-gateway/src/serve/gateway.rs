@@ -263,7 +263,7 @@ impl Gateway {
         Ok(Draft::new(config, Some(&before.live), &self.parts)?)
     }
 
-    /// Lets drains wait from now on: what is in use changes, and no file is read any more. Returns `None`
+    /// Makes drains wait from now on: what is in use changes, and no file is read any more. Returns `None`
     /// if a drain has begun.
     fn begin_change<'a>(&'a self, one: MutexGuard<'a, ()>) -> Option<InUse<'a>> {
         // A drain begins under this lock.

@@ -21,6 +21,7 @@ use tidegate::promise::{Completion, Outcome};
 use tidegate::signal;
 use tidegate::{Clock, ThreadBuilder};
 use tidegate_core::Unhandled;
+use tidegate_core::internal::contain;
 use tidegate_loop::signal::Received;
 
 use super::gateway::Summary;
@@ -156,8 +157,12 @@ fn start(
     let started = send.clone();
     let thread = ThreadBuilder::new("start").detached();
     let spawned = thread.spawn(move || {
+        let operation = contain(|| Operation::start(file, parts)).unwrap_or_else(|panic| {
+            let why = panic.message();
+            Err(format!("the start has failed, which is a defect: {why}"))
+        });
         // Nobody receives it after the end.
-        let _ = started.send(Event::Started(Operation::start(file, parts).map(Box::new)));
+        let _ = started.send(Event::Started(operation.map(Box::new)));
     });
     if let Err(why) = spawned {
         say(out, &format!("there is no thread for the start: {why}"));

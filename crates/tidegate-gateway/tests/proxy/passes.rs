@@ -158,15 +158,17 @@ fn a_request_is_passed_on_as_often_as_it_says() {
 
 #[test]
 fn a_question_about_the_whole_server_is_passed_on_as_it_is() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
-    let ask = "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
-    let mut client = fixture.send(ask);
-    assert_eq!(back.accept().serve(OK).line(), "OPTIONS * HTTP/1.1");
-    assert_eq!(client.message().body, "ok");
-    client.write(&ask.replace("\r\n\r\n", "\r\nMax-Forwards: 0\r\n\r\n"));
-    assert_eq!(client.message().status(), "200");
-    assert!(back.is_quiet());
+    for settings in ["", "rewrite = { request = { x-own = \"b\" } }"] {
+        let back = Upstream::new();
+        let fixture = Fixture::with_route(&[&back], settings);
+        let ask = "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
+        let mut client = fixture.send(ask);
+        assert_eq!(back.accept().serve(OK).line(), "OPTIONS * HTTP/1.1");
+        assert_eq!(client.message().body, "ok");
+        client.write(&ask.replace("\r\n\r\n", "\r\nMax-Forwards: 0\r\n\r\n"));
+        assert_eq!(client.message().status(), "200");
+        assert!(back.is_quiet());
+    }
 }
 
 #[test]

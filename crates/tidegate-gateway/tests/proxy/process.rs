@@ -75,8 +75,8 @@ impl Program {
         self.child.stdin.take().unwrap()
     }
 
-    /// Returns the next line on standard error.
-    fn any_line(&mut self) -> String {
+    /// Returns the next line on standard error, also that of a report.
+    pub(crate) fn any_line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
         line.trim_end().to_owned()

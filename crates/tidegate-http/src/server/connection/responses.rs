@@ -161,8 +161,9 @@ impl<S: Service> Connection<S> {
         let reads_on = matches!(self.intake, Intake::Sink(_));
         if !reads_on && (slot.owes_continue() || ends_early) {
             // As for a response at once: the client may send the body or not.
-            say_close(&mut head.head);
-            head.close = true;
+            if !std::mem::replace(&mut head.close, true) {
+                say_close(&mut head.head);
+            }
             (self.phase, self.linger) = (Phase::Closing, true);
         } else if slot.owes_continue() {
             // The service has kept the body, so it reads while it responds.

@@ -92,6 +92,17 @@ fn a_deferred_response_says_close_if_more_follows_than_is_discarded() {
 }
 
 #[test]
+fn a_response_says_close_once() {
+    let (mut client, kept) = client();
+    let asks = post("/later", 3_000_000).replace("Host", "Connection: close\r\nHost");
+    assert_eq!(client.send(asks), "");
+    let (response, _) = kept.lock().unwrap().pop().unwrap();
+    response.stream().finish();
+    let response = client.responses();
+    assert_eq!(response.matches("lose\r\n").count(), 1, "{response}");
+}
+
+#[test]
 fn what_was_discarded_before_the_response_counts() {
     for (length, ends) in [(2 * DISCARDED, true), (DISCARDED, false)] {
         let (mut client, kept) = client();
