@@ -8,13 +8,14 @@
 //!
 //! # Invariants
 //!
-//! * There is a ticket for each call: when no thread is inside, there are as many tickets as calls.
+//! * There is a ticket for each call: when no thread is inside, there are as many tickets as calls,
+//!   and there are never fewer. A call and its ticket go under one lock, or the call goes first.
 //! * The queue is user code. One thread of the pool at a time takes it out of its seat and calls it
 //!   with no lock held. If it does not come back in time, the other threads go on without it.
 //! * A queue that broke its contract is never called again; the calls then run in the order of
 //!   their arrival.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ use tidegate_pool::WorkerPool;
 use tidegate_pool::queue::{Job, JobKey};
 
 use super::call_queue::{CallQueue, WaitingCall};
+use super::tickets::Tickets;
 use crate::bulkhead::partition::Criticality;
 use crate::key::Key;
 
@@ -49,8 +51,7 @@ struct Waiting {
     next: u64,
     /// In the order of their numbers, which is that of their arrival.
     calls: VecDeque<(WaitingCall, Job)>,
-    /// The tickets that have not run, with their key in the worker pool once it is known.
-    tickets: HashMap<u64, Option<JobKey>>,
+    tickets: Tickets,
     /// What the queue has not been told yet, in order.
     news: Vec<News>,
 }
@@ -126,33 +127,39 @@ impl CallLine {
         };
         waiting.news.push(News::Arrived(call.clone()));
         waiting.calls.push_back((call, job));
-        waiting.tickets.insert(id, None);
+        waiting.tickets.add(id);
         drop(waiting);
         let ticket = Ticket(Some((Arc::clone(self), id)));
         match pool.place(PlainTask::named("a call from a queue", move || {
             ticket.run()
         })) {
             Ok(key) => {
-                self.placed(pool, id, key);
+                if let Some(key) = key {
+                    self.waiting().tickets.set_key(id, key);
+                    // The call may have left before the key was known.
+                    self.take_surplus_back(pool);
+                }
                 Ok(JobKey(id))
             }
             Err(refused) => self.refused(pool, id, criticality, refused),
         }
     }
 
-    /// Stores the key of a ticket. If there is now one ticket too many, because a call has left
-    /// before the key was known, takes the ticket back.
-    fn placed(&self, pool: &WorkerPool, ticket: u64, key: Option<JobKey>) {
-        let Some(key) = key else { return };
-        let mut waiting = self.waiting();
-        let Some(place) = waiting.tickets.get_mut(&ticket) else {
-            return;
-        };
-        *place = Some(key);
-        let is_surplus = waiting.tickets.len() > waiting.calls.len();
-        drop(waiting);
-        if is_surplus {
-            drop(pool.take_back(key));
+    /// Takes tickets out of the worker pool until there are no more of them than calls.
+    fn take_surplus_back(&self, pool: &WorkerPool) {
+        loop {
+            let mut waiting = self.waiting();
+            if waiting.tickets.len() <= waiting.calls.len() {
+                return;
+            }
+            let Some((ticket, key)) = waiting.tickets.let_one_leave() else {
+                return;
+            };
+            drop(waiting);
+            match pool.take_back(key) {
+                Some(ticket) => drop(ticket),
+                None => self.waiting().tickets.stays(ticket),
+            }
         }
     }
 
@@ -167,8 +174,13 @@ impl CallLine {
         let why = refused.why();
         let mut waiting = self.waiting();
         if waiting.position(id).is_none() {
+            // Another ticket has run this call, and this one is for a call that waits; or it left.
+            if waiting.tickets.len() > waiting.calls.len() {
+                waiting.tickets.remove(id);
+                drop(waiting);
+                return Ok(JobKey(id));
+            }
             drop(waiting);
-            // Another ticket has run this call: this one is for a call that waits.
             let task = refused.into_inner().into_task();
             // If the pool has ended, the drop of the ticket ends such a call.
             drop(pool.execute_internal(task));
@@ -183,8 +195,9 @@ impl CallLine {
             _ => id,
         };
         let left = waiting.remove(leaves);
+        // This ticket is the one too many: a call that is displaced leaves its own to this call.
+        waiting.tickets.remove(id);
         drop(waiting);
-        // Its ticket stays for this call, or this ticket is the one too many.
         drop(refused);
         match left {
             Some(job) if leaves == id => Err(Rejected::new(job, why)),
@@ -199,15 +212,9 @@ impl CallLine {
     pub(super) fn take_back(&self, pool: &WorkerPool, key: JobKey) -> Option<Task> {
         let mut waiting = self.waiting();
         let job = waiting.remove(key.0)?;
-        let tickets: Vec<_> = waiting.tickets.values().flatten().copied().collect();
         drop(waiting);
-        // Any ticket will do, and one that is about to run cannot be taken back.
-        for ticket in tickets {
-            if let Some(ticket) = pool.take_back(ticket) {
-                drop(ticket);
-                break;
-            }
-        }
+        // Any ticket will do.
+        self.take_surplus_back(pool);
         Some(job.into_task())
     }
 
@@ -236,12 +243,12 @@ impl CallLine {
             return;
         }
         let mut waiting = self.waiting();
-        waiting.tickets.remove(&holder);
+        waiting.tickets.remove(holder);
         let is_missing = waiting.tickets.len() < waiting.calls.len();
         let id = waiting.next;
         if is_missing {
             waiting.next += 1;
-            waiting.tickets.insert(id, None);
+            waiting.tickets.add(id);
         }
         drop(waiting);
         if let (true, Some(threads)) = (is_missing, self.threads.get().and_then(Weak::upgrade)) {
@@ -306,7 +313,7 @@ impl CallLine {
                 if lost > 0 && owned.len > 0 {
                     return Err(Broken(format!("it lost {} of its calls", owned.len)));
                 }
-                waiting.tickets.remove(&ticket);
+                waiting.tickets.remove(ticket);
                 return Ok(None);
             };
             let is_left = |news: &News| matches!(news, News::Left(left) if left.id == call.id);
@@ -472,7 +479,7 @@ impl Waiting {
 
     /// Takes a call for a ticket.
     fn claim(&mut self, call: u64, ticket: u64) -> Option<Job> {
-        self.tickets.remove(&ticket);
+        self.tickets.remove(ticket);
         let at = self.position(call)?;
         self.calls.remove(at).map(|(_, job)| job)
     }
@@ -481,7 +488,9 @@ impl Waiting {
     /// whose queue is not used any more.
     fn oldest(&mut self, ticket: u64) -> Option<Job> {
         self.news = Vec::new();
-        self.tickets.remove(&ticket)?;
+        if !self.tickets.remove(ticket) {
+            return None;
+        }
         self.calls.pop_front().map(|(_, job)| job)
     }
 }
@@ -509,7 +518,7 @@ impl Drop for Ticket {
             return;
         };
         let mut waiting = line.waiting();
-        waiting.tickets.remove(&ticket);
+        waiting.tickets.remove(ticket);
         let is_missing = waiting.tickets.len() < waiting.calls.len();
         let oldest = waiting.calls.front().map(|(call, _)| call.id);
         let ended = oldest.filter(|_| is_missing);

@@ -1,11 +1,11 @@
 //! A queue of the program: its order, and every way to break its contract.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tidegate_isolate::{
-    CallQueue, Cause, ConcurrencyStrategy, Criticality, Event, Interrupt, WaitingCall,
+    CallQueue, Cause, ConcurrencyStrategy, Criticality, Event, Interrupt, Rejection, WaitingCall,
 };
 use tidegate_testkit::{Gate, Log, until};
 
@@ -92,6 +92,47 @@ fn calls_that_leave_are_taken_out_and_free_their_place() {
     log.assert_order(&[0, 1]);
     assert_eq!(pool(&isolation).failed_part, None);
     assert!(told.try_recv().is_err());
+}
+
+#[test]
+fn a_call_that_waits_keeps_its_place_while_others_are_refused_or_leave() {
+    for round in 0..100 {
+        let (_clock, isolation, _told) =
+            with_parts(|| ConcurrencyStrategy::default().queue(Plain::default()));
+        let command = builder("a").threads(pool_of(1, 3)).no_timeout();
+        let command = command.build(&isolation).unwrap();
+        let go_on = Gate::new();
+        let held = hold(&command, &go_on);
+        let first = command.queue(|_| Ok(1));
+        let waiting = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for leaves in [true, false, true, false] {
+                let (command, waiting) = (&command, &waiting);
+                scope.spawn(move || {
+                    for _ in 0..6 {
+                        let mut call = command.call();
+                        let handle = call.handle();
+                        let answer = call.queue(|_| Ok(1));
+                        if answer.is_done() {
+                            assert_eq!(cause(answer), Cause::Rejected(Rejection::Pool));
+                        } else if leaves {
+                            handle.cancel(Interrupt::Yes);
+                            assert!(answer.is_cancelled(), "round {round}: it was ended before");
+                        } else {
+                            waiting.lock().unwrap().push(answer);
+                        }
+                    }
+                });
+            }
+        });
+        let waiting = waiting.into_inner().unwrap();
+        assert_eq!(pool(&isolation).queued, 1 + waiting.len(), "round {round}");
+        go_on.open();
+        held.wait().unwrap();
+        for answer in waiting.into_iter().chain([first]) {
+            assert_eq!(answer.wait(), Ok(1), "round {round}");
+        }
+    }
 }
 
 /// How a queue of the program breaks its contract.
