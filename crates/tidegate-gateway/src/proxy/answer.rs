@@ -9,7 +9,8 @@ use tidegate::http::codec::{BodyFraming, KnownField, ResponseHead};
 use tidegate::http::{DeferredResponse, Method};
 use tidegate::net::{Bytes, Handler, HandlerContext};
 
-use super::flight::{Back, Ended, Flight, Stage, State};
+use super::flight::{Back, Ended, Stage, State};
+use super::handle::Flight;
 use super::held::{Admission, Held};
 use super::logged::{End, logs_served};
 use super::reply;
@@ -21,7 +22,7 @@ use crate::fields::{Dropped, Options, response_trailers};
 /// Receives the response to one attempt. The connection to the server holds it, and with it the entry
 /// of the command and the place at the server.
 pub(super) struct Answer {
-    flight: Arc<Flight>,
+    flight: Flight,
     attempt: u32,
     /// `None` once a tunnel holds it.
     held: Option<Held>,
@@ -37,14 +38,9 @@ struct Trailing {
 }
 
 impl Answer {
-    pub(super) fn new(
-        flight: &Arc<Flight>,
-        attempt: u32,
-        admission: Admission,
-        lease: Lease,
-    ) -> Self {
+    pub(super) fn new(flight: &Flight, attempt: u32, admission: Admission, lease: Lease) -> Self {
         Self {
-            flight: Arc::clone(flight),
+            flight: flight.clone(),
             attempt,
             held: Some(Held { admission, lease }),
             trailing: None,
@@ -252,7 +248,7 @@ impl Flight {
     }
 
     /// Sends a part of the response's body.
-    fn pass_back(self: &Arc<Self>, attempt: u32, bytes: Bytes) -> Flow {
+    fn pass_back(&self, attempt: u32, bytes: Bytes) -> Flow {
         let Some(mut state) = self.lock() else {
             return Flow::Gone;
         };
@@ -275,7 +271,7 @@ impl Flight {
         let Some(room) = room else {
             return Flow::More;
         };
-        let flight = Arc::clone(self);
+        let flight = self.clone();
         room.finally(move |_| {
             let gate = Arc::clone(flight.gate());
             gate.on_loop(flight.home, move || flight.resume(attempt));

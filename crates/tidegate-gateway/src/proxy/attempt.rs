@@ -9,7 +9,8 @@ use tidegate::http::client::{ClientError, Exchange, Phase, Upstream};
 use tidegate::isolate::{Call, CommandError, Entry};
 
 use super::answer::Answer;
-use super::flight::{Flight, Locked, Stage, State, Tries};
+use super::flight::{Locked, Stage, State, Tries};
+use super::handle::Flight;
 use super::held::{Admission, Held, Upload};
 use super::live::ProxyRoute;
 use super::upstream::UpstreamState;
@@ -50,7 +51,7 @@ impl ProxyRoute {
 
 impl Flight {
     /// Asks the command for admission of the attempt in progress.
-    pub(super) fn admit(self: &Arc<Self>) {
+    pub(super) fn admit(&self) {
         let Some(mut state) = self.lock() else { return };
         let attempt = state.attempt;
         if !state.is_at(attempt) {
@@ -62,13 +63,13 @@ impl Flight {
         let has_body = state.body.is_some();
         drop(state);
         if !self.proxy.waits {
-            let admitted = self.proxy.admit(has_body, tries.as_deref_mut());
+            let admitted = self.proxy.admit(has_body, tries.as_mut());
             if let Some(mut state) = self.lock() {
                 state.tries = tries;
             }
             return self.admitted(attempt, admitted);
         }
-        let flight = Arc::clone(self);
+        let flight = self.clone();
         let then = move |admitted| flight.admitted(attempt, admitted);
         let executor = self.gate().executor(self.home);
         let pending = match (&mut tries, self.proxy.untimed(has_body)) {
@@ -86,7 +87,7 @@ impl Flight {
         }
     }
 
-    fn admitted(self: &Arc<Self>, attempt: u32, admitted: Result<Entry, CommandError<Infallible>>) {
+    fn admitted(&self, attempt: u32, admitted: Result<Entry, CommandError<Infallible>>) {
         let problem = match admitted {
             Ok(entry) if self.is_denied(&entry) => {
                 entry.abandon();
@@ -109,7 +110,7 @@ impl Flight {
     }
 
     /// Takes a server for the attempt, which was admitted at `now`, and a connection to it.
-    pub(super) fn connect(self: &Arc<Self>, attempt: u32, entry: Entry, now: u64) {
+    pub(super) fn connect(&self, attempt: u32, entry: Entry, now: u64) {
         let limit = self.attempt_limit();
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) {
@@ -160,7 +161,7 @@ impl Flight {
 
     /// Takes a connection to the server, if there is one.
     fn search(
-        self: &Arc<Self>,
+        &self,
         attempt: u32,
         admission: Admission,
         target: Option<Upstream<Answer>>,
@@ -173,7 +174,7 @@ impl Flight {
     }
 
     /// Ends an attempt for which there is no server.
-    fn no_server(self: &Arc<Self>, admission: &Admission) {
+    fn no_server(&self, admission: &Admission) {
         admission.unserved();
         self.give_up(Reason::NoServer.into());
     }
@@ -193,7 +194,7 @@ impl Flight {
 
     /// Takes an idle connection, or waits for a new one. With `fresh`, it takes no idle one.
     fn take_connection(
-        self: &Arc<Self>,
+        &self,
         attempt: u32,
         mut admission: Admission,
         (target, fresh): (Upstream<Answer>, bool),
@@ -206,7 +207,7 @@ impl Flight {
                 Some(again) => (admission, lease) = again,
             }
         }
-        let (flight, again) = (Arc::clone(self), (target.clone(), fresh));
+        let (flight, again) = (self.clone(), (target.clone(), fresh));
         let then = move |acquired| match acquired {
             Ok(exchange) => {
                 let Some(state) = flight.lock() else { return };
@@ -235,7 +236,7 @@ impl Flight {
     /// Begins the exchange on a connection. Returns the admission and the place if the connection has
     /// ended that was idle before: nothing was sent, and the next one can be tried.
     fn exchange(
-        self: &Arc<Self>,
+        &self,
         mut state: Locked<'_>,
         now: u64,
         attempt: u32,
@@ -280,7 +281,7 @@ impl Flight {
 
     /// Handles a new connection that the server has closed before anything was sent. It is replaced once,
     /// as one that was used before: a server that closes each of them would get one after the other.
-    fn new_connection_ended(self: &Arc<Self>, attempt: u32, held: Held) {
+    fn new_connection_ended(&self, attempt: u32, held: Held) {
         let Some(mut state) = self.lock() else { return };
         let target = state.server_target().filter(|_| state.replaced != attempt);
         state.replaced = attempt;
@@ -295,12 +296,7 @@ impl Flight {
     }
 
     /// Handles an attempt without a response: begins another one where that is safe, or gives up.
-    pub(super) fn attempt_failed(
-        self: &Arc<Self>,
-        attempt: u32,
-        why: &ClientError,
-        held: Option<Held>,
-    ) {
+    pub(super) fn attempt_failed(&self, attempt: u32, why: &ClientError, held: Option<Held>) {
         if why.was_sent()
             && let Some(mut state) = self.lock().filter(|state| state.is_at(attempt))
         {
@@ -356,7 +352,7 @@ impl Flight {
     /// idle connections, and no failure. Returns what the attempt holds in all other cases. It happens
     /// once for each attempt, so that a request is not sent on each connection that is idle.
     fn replace_connection(
-        self: &Arc<Self>,
+        &self,
         attempt: u32,
         why: &ClientError,
         held: Option<Held>,
@@ -387,14 +383,14 @@ impl Flight {
     }
 
     /// Ends the attempt after this time.
-    fn limit_attempt(self: &Arc<Self>, state: &mut State, attempt: u32, after: Duration) {
-        let flight = Arc::clone(self);
+    fn limit_attempt(&self, state: &mut State, attempt: u32, after: Duration) {
+        let flight = self.clone();
         let expire = move || flight.attempt_expired(attempt);
         state.attempt_limit = self.gate().after(self.home, after, expire);
     }
 
     /// Handles the end of an attempt's time.
-    fn attempt_expired(self: &Arc<Self>, attempt: u32) {
+    fn attempt_expired(&self, attempt: u32) {
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) || !state.is_unanswered() {
             return;
@@ -416,7 +412,7 @@ impl Flight {
 
     /// Begins another attempt if that is `safe`, the budget has one and time is left. The earlier one
     /// is stopped.
-    fn again_or_give_up(self: &Arc<Self>, attempt: u32, safe: bool, reason: Reason) {
+    fn again_or_give_up(&self, attempt: u32, safe: bool, reason: Reason) {
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) {
             return;
@@ -452,7 +448,7 @@ impl Flight {
             return self.pause(next, pause);
         };
         // The connection of the earlier attempt may still be open, and holds what this one needs.
-        let flight = Arc::clone(self);
+        let flight = self.clone();
         ended.freed.then(move || {
             let gate = Arc::clone(flight.gate());
             gate.on_loop(flight.home, move || flight.pause(next, pause));
@@ -460,7 +456,7 @@ impl Flight {
     }
 
     /// Begins an attempt after a pause.
-    fn pause(self: &Arc<Self>, attempt: u32, pause: Duration) {
+    fn pause(&self, attempt: u32, pause: Duration) {
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) {
             return;
@@ -469,7 +465,7 @@ impl Flight {
             drop(state);
             return self.admit();
         }
-        let flight = Arc::clone(self);
+        let flight = self.clone();
         let timer = self.gate().after(self.home, pause, move || flight.admit());
         state.stage = Stage::Pausing(timer);
     }

@@ -4,7 +4,7 @@
 //! wait here.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate::http::BodyError;
@@ -12,20 +12,13 @@ use tidegate::http::client::{Exchange, Flow};
 use tidegate::http::codec::{BodyFraming, RefusalReason};
 
 use super::answer::Answer;
-use super::flight::{Flight, Stage, State};
+use super::flight::{Stage, State};
+use super::handle::Flight;
 use super::logged::End;
 use crate::fields::request_trailers;
 
 /// How long a server may take to agree to a body, or to respond without it.
 const LONGEST_EXPECTATION: Duration = Duration::from_secs(1);
-
-/// Wakes the request when more of its body was received.
-impl Wake for Flight {
-    fn wake(self: Arc<Self>) {
-        let gate = Arc::clone(self.gate());
-        gate.on_loop(self.home, move || self.pump_body());
-    }
-}
 
 /// Why no more of a body is sent now.
 enum Pumped {
@@ -40,13 +33,19 @@ enum Pumped {
 }
 
 impl Flight {
+    /// Goes on with the body on the loop: more of it was received.
+    pub(super) fn wake_body(self) {
+        let gate = Arc::clone(self.gate());
+        gate.on_loop(self.home, move || self.pump_body());
+    }
+
     /// Sends what was received of the body.
-    pub(super) fn pump_body(self: &Arc<Self>) {
+    pub(super) fn pump_body(&self) {
         let Some(mut state) = self.lock() else { return };
         if state.body.is_none() {
             return;
         }
-        let waker = Waker::from(Arc::clone(self));
+        let waker = self.waker();
         let mut context = Context::from_waker(&waker);
         let was_blocked = state.blocked;
         let pumped = state.pump(&mut context, self);
@@ -71,7 +70,7 @@ impl Flight {
 
     /// Lets the client send the body that its server has agreed to take. The client gets its
     /// `100 Continue` when the body is first read.
-    pub(super) fn continue_body(self: &Arc<Self>, attempt: u32) {
+    pub(super) fn continue_body(&self, attempt: u32) {
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) || std::mem::replace(&mut state.continued, true) {
             return;
@@ -81,11 +80,11 @@ impl Flight {
     }
 
     /// Does not wait for ever for the agreement of a server that does not know expectations.
-    pub(super) fn expect_continue(self: &Arc<Self>, attempt: u32) {
+    pub(super) fn expect_continue(&self, attempt: u32) {
         if self.lock().is_none_or(|state| state.continued) {
             return;
         }
-        let flight = Arc::downgrade(self);
+        let flight = self.downgrade();
         drop(self.gate().after(self.home, LONGEST_EXPECTATION, move || {
             if let Some(flight) = flight.upgrade() {
                 flight.continue_body(attempt);
@@ -94,7 +93,7 @@ impl Flight {
     }
 
     /// Goes on after the server took less than was sent.
-    pub(super) fn unblock(self: &Arc<Self>, attempt: u32) {
+    pub(super) fn unblock(&self, attempt: u32) {
         let Some(mut state) = self.lock() else { return };
         if !state.is_at(attempt) || !std::mem::take(&mut state.blocked) {
             return;

@@ -1,18 +1,18 @@
 //! The way of a request to the upstream of its fallback.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::isolate::Event;
 
-use super::flight::{Flight, Stage, State};
+use super::flight::{Stage, State};
+use super::handle::Flight;
 use crate::command::Reason;
 
 impl Flight {
     /// Turns the request to the upstream of its fallback. Returns `false` if there is none, if it
     /// admits no more requests, or if the request cannot be sent again. An upgrade would be a tunnel
     /// beside the limit of tunnels.
-    pub(super) fn fall_back(self: &Arc<Self>, instead_of: Reason) -> bool {
+    pub(super) fn fall_back(&self, instead_of: Reason) -> bool {
         let Some(fallback) = self.proxy.fallback_route() else {
             return false;
         };
@@ -54,12 +54,7 @@ impl Flight {
 
     /// Turns the request to the upstream of its fallback, for which it has the rest of its time.
     /// Returns the stage that has to be stopped.
-    fn begin_fallback(
-        self: &Arc<Self>,
-        state: &mut State,
-        instead_of: Reason,
-        left: Duration,
-    ) -> Stage {
+    fn begin_fallback(&self, state: &mut State, instead_of: Reason, left: Duration) -> Stage {
         state.attempt += 1;
         state.fell_back = Some(instead_of);
         if !instead_of.is_refusal() {
@@ -76,7 +71,7 @@ impl Flight {
             timer.cancel();
         }
         if left < Duration::MAX {
-            let flight = Arc::clone(self);
+            let flight = self.clone();
             let expire = move || flight.time_out();
             state.limit = self.gate().after(self.home, left, expire);
         }

@@ -21,7 +21,6 @@
 
 use std::cell::{RefCell, RefMut};
 use std::convert::Infallible;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +33,9 @@ use tidegate::loops::CoarseTimer;
 use tidegate_core::internal::HomeCell;
 
 use super::answer::Answer;
+use super::flights::Flights;
 use super::gate::Gate;
+use super::handle::Flight;
 use super::held::{Side, Upload, Wanted};
 use super::kept::Kept;
 use super::live::{Fallback, ProxyRoute, RouteBasis};
@@ -52,8 +53,10 @@ pub(super) type Tries = Attempts<(), Infallible>;
 /// The state of a request, borrowed for one step.
 pub(super) type Locked<'a> = RefMut<'a, State>;
 
-/// One request that is passed on.
-pub(super) struct Flight {
+/// One request that is passed on. Its steps are methods of its handle.
+pub(super) struct FlightData {
+    /// The requests of its connection, which watch its time.
+    pub(super) flights: Arc<Flights>,
     pub(super) proxy: Arc<ProxyRoute>,
     /// The number of the loop.
     pub(super) home: usize,
@@ -83,7 +86,7 @@ pub(super) struct Start {
     pub(super) most_body: u64,
     pub(super) body: Option<Body>,
     pub(super) back: DeferredResponse,
-    pub(super) tries: Option<Box<Tries>>,
+    pub(super) tries: Option<Tries>,
     pub(super) tunnel: Option<Box<Wanted>>,
     pub(super) began: u64,
     /// When the time of the request is over, in nanoseconds.
@@ -161,8 +164,7 @@ pub(super) struct State {
     pub(super) blocked: bool,
     /// The client and the server have agreed that the body is sent.
     pub(super) continued: bool,
-    /// A box: most requests have none, and are smaller so.
-    pub(super) tries: Option<Box<Tries>>,
+    pub(super) tries: Option<Tries>,
     /// The server of the last attempt.
     pub(super) server: Option<Chosen<Answer>>,
     /// Why the last attempt has failed that was made before the one in progress.
@@ -323,7 +325,7 @@ pub(super) struct Rest {
     stage: Stage,
     back: Option<Back>,
     body: Option<Body>,
-    tries: Option<Box<Tries>>,
+    tries: Option<Tries>,
     timers: [Option<CoarseTimer>; 2],
 }
 
@@ -369,12 +371,13 @@ impl Flight {
     /// Creates a request at the stage `Admitting`. Its time begins with the request.
     // So that its parts are moved once.
     #[inline(always)]
-    pub(super) fn new(proxy: &Arc<ProxyRoute>, home: usize, start: Start) -> Arc<Self> {
+    pub(super) fn new(proxy: &Arc<ProxyRoute>, flights: &Arc<Flights>, start: Start) -> Self {
         let continued = !start.head.as_head().expects_continue();
         let kept = start.body.is_some().then(Box::default);
-        Arc::new(Self {
+        Self::of(FlightData {
+            flights: Arc::clone(flights),
             proxy: Arc::clone(proxy),
-            home,
+            home: flights.home(),
             head: start.head,
             request_id: start.request_id,
             client: start.client,
@@ -424,7 +427,7 @@ impl Flight {
     }
 
     /// Ends the request because its time is over.
-    pub(super) fn time_out(self: &Arc<Self>) {
+    pub(super) fn time_out(&self) {
         let Some(state) = self.lock() else { return };
         let waits_for_client = state.blame(self.now());
         drop(state);
@@ -465,7 +468,7 @@ impl Flight {
 
     /// Ends the request without a response of its upstream: with the fallback of its route, or with
     /// the problem. A response that has begun is cut.
-    pub(super) fn give_up(self: &Arc<Self>, problem: Problem) {
+    pub(super) fn give_up(&self, problem: Problem) {
         let Some(state) = self.lock() else { return };
         let problem = state.problem_shown(problem);
         drop(state);
@@ -553,13 +556,5 @@ impl Flight {
 
     pub(super) fn now(&self) -> u64 {
         self.gate().now(self.home)
-    }
-}
-
-impl fmt::Debug for Flight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flight")
-            .field("route", &self.route().name)
-            .finish_non_exhaustive()
     }
 }

@@ -13,14 +13,14 @@
 
 use std::cell::{RefCell, RefMut};
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::loops::CoarseTimer;
 use tidegate_core::internal::HomeCell;
 
-use super::flight::Flight;
 use super::gate::Gate;
+use super::handle::{Flight, WeakFlight};
 use crate::command::Reason;
 
 /// The requests of one connection.
@@ -34,7 +34,7 @@ pub(super) struct Flights {
 #[derive(Default)]
 struct State {
     /// Those in progress, and some that have ended.
-    all: Vec<Weak<Flight>>,
+    all: Vec<WeakFlight>,
     /// With the time for which it is set.
     timer: Option<(CoarseTimer, u64)>,
 }
@@ -48,19 +48,19 @@ impl Flights {
         })
     }
 
+    /// Returns the number of the connection's loop.
+    pub(super) fn home(&self) -> usize {
+        self.home
+    }
+
     /// Adds a request, and watches its time.
-    pub(super) fn add(self: &Arc<Self>, flight: &Arc<Flight>, until: u64) {
+    pub(super) fn add(self: &Arc<Self>, flight: &Flight, until: u64) {
         let Some(mut state) = self.borrow() else {
             return;
         };
-        match &mut state.all[..] {
-            // Nearly always: the client waits for one response at a time.
-            [before] if before.strong_count() == 0 => *before = Arc::downgrade(flight),
-            _ => {
-                state.all.retain(|flight| flight.strong_count() > 0);
-                state.all.push(Arc::downgrade(flight));
-            }
-        }
+        // Usually it is empty: the client waits for one response at a time.
+        state.all.retain(|flight| !flight.has_ended());
+        state.all.push(flight.downgrade());
         let is_watched = state.timer.as_ref().is_some_and(|(_, set)| *set <= until);
         if until == u64::MAX || is_watched {
             return;
@@ -70,6 +70,20 @@ impl Flights {
         if let Some((timer, _)) = before {
             timer.cancel();
         }
+    }
+
+    /// Forgets a request that has ended. Returns `false` if it is not known, or if this is not the
+    /// thread of the loop.
+    pub(super) fn forget(&self, is_it: impl Fn(&WeakFlight) -> bool) -> bool {
+        let state = self.state.get();
+        let Some(mut state) = state.and_then(|state| state.try_borrow_mut().ok()) else {
+            return false;
+        };
+        let at = state.all.iter().position(is_it);
+        if let Some(at) = at {
+            state.all.swap_remove(at);
+        }
+        at.is_some()
     }
 
     /// Ends all requests: their connection has ended for this reason, or their client has left.
@@ -88,7 +102,7 @@ impl Flights {
         if let Some((timer, _)) = timer {
             timer.cancel();
         }
-        for flight in all.iter().filter_map(Weak::upgrade) {
+        for flight in all.iter().filter_map(WeakFlight::upgrade) {
             flight.abandon(why);
         }
     }
@@ -100,7 +114,8 @@ impl Flights {
             return;
         };
         state.timer = None;
-        let alive: Vec<Arc<Flight>> = state.all.iter().filter_map(Weak::upgrade).collect();
+        let alive = state.all.iter().filter_map(WeakFlight::upgrade);
+        let alive: Vec<Flight> = alive.collect();
         let later = alive.iter().map(|flight| flight.until());
         let next = later
             .filter(|until| *until > now && *until < u64::MAX)

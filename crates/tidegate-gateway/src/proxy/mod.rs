@@ -23,7 +23,8 @@
 //! | `draft` | makes them from a configuration | `live` |
 //! | `find` | the route of a request | `live` |
 //! | `flight` | one request that is passed on: its state | `live`, `reply` |
-//! | `flights` | the requests of one connection, and their times | `flight` |
+//! | `handle` | its handle, and its memory, which is used again | `flight` |
+//! | `flights` | the requests of one connection, and their times | `handle` |
 //! | `attempt` | the attempts of a request: admission, server, connection | `flight` |
 //! | `fallback` | the way of a request to the upstream of its fallback | `attempt` |
 //! | `body` | the body of the request, on its way to the server | `flight` |
@@ -54,6 +55,7 @@ mod flight;
 mod flights;
 mod freed;
 mod gate;
+mod handle;
 mod held;
 mod kept;
 mod line;

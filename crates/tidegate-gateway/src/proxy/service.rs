@@ -16,9 +16,10 @@ use tidegate::net::handlers::ProxiedPeer;
 use super::asked::Asked;
 use super::connect::Connecting;
 use super::find::{NoRoute, find};
-use super::flight::{Flight, Start, Tries};
+use super::flight::{Start, Tries};
 use super::flights::Flights;
 use super::gate::Gate;
+use super::handle::Flight;
 use super::held::Wanted;
 use super::line::Line;
 use super::live::{Action, Fallback, ProxyRoute, RouteState, TunnelRoute};
@@ -207,14 +208,14 @@ impl Caller {
             most_body: found.most_body,
             body: has_body.then(|| found.request.into_body()),
             back: response.defer(),
-            tries: tries.map(Box::new),
+            tries,
             tunnel: wanted,
             began,
             until,
         };
-        let flight = Flight::new(proxy, home, start);
         let gate = &route.gate;
         let flights = self.flights.get_or_insert_with(|| Flights::new(gate, home));
+        let flight = Flight::new(proxy, flights, start);
         flights.add(&flight, until);
         match first {
             // It has not waited, so no time has passed since it began.

@@ -22,7 +22,8 @@ use tidegate::net::{
     UserEvent,
 };
 
-use super::flight::{Back, Flight};
+use super::flight::Back;
+use super::handle::Flight;
 use super::held::{Held, Wanted};
 use super::line::Passage;
 use super::live::{ProxyRoute, TunnelRoute};
