@@ -120,14 +120,7 @@ fn is_path_of(path: &str, head: &OwnedRequestHead) -> bool {
 
 /// Fills the names of a template with the segments of a path.
 fn fill_path(template: &str, pattern: &PathPattern, path: &str) -> String {
-    let (names, rest) = pattern.captures(path);
-    fill(template, |name| match name {
-        "rest" => Some(rest),
-        name => names
-            .iter()
-            .find(|(own, _)| *own == name)
-            .map(|(_, text)| *text),
-    })
+    fill(template, |name| pattern.capture(name, path))
 }
 
 /// Returns the target of a redirect. `{host}`, `{path}` and `{query}` stand for those of the request. The

@@ -313,11 +313,11 @@ impl Flight {
             if let Some(ended) = &mut ended {
                 ended.done.is_whole = !stream.is_closed();
             }
-            let Trailing { lines, options } = *trailing.unwrap_or_default();
+            let Trailing { lines, options } = trailing.map(|some| *some).unwrap_or_default();
             let fields = response_trailers(&lines, &options, &self.route().rewriting);
             match &timing {
                 Some(timing) => {
-                    let own = [("Server-Timing", timing.as_bytes())];
+                    let own = [("Server-Timing", timing.as_ref())];
                     stream.finish_with_trailers(fields.chain(own));
                 }
                 None => stream.finish_with_trailers(fields),

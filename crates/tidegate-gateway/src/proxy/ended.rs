@@ -74,7 +74,7 @@ impl Flight {
     fn seen(&self) -> Seen<'_> {
         let mut seen = Seen::new(&self.head.as_head(), self.client, self.request_id.as_str());
         if let Some(original) = &self.original {
-            (seen.host, seen.path) = (&original.0, &original.1);
+            (seen.host, seen.path) = original.parts();
         }
         seen
     }

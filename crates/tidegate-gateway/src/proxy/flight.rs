@@ -66,7 +66,7 @@ pub(super) struct FlightData {
     /// The address of the client.
     pub(super) client: Option<IpAddr>,
     /// The host and the path that the client sent, if the route changes them.
-    pub(super) original: Option<Box<(String, String)>>,
+    pub(super) original: Option<Original>,
     /// The fields that belong to the connection of the client, if the body may have trailers.
     pub(super) options: Options,
     /// The largest body that the request may have.
@@ -76,12 +76,33 @@ pub(super) struct FlightData {
     state: HomeCell<RefCell<State>>,
 }
 
+/// The host and the path that a client has sent, in one text.
+pub(super) struct Original {
+    text: Box<str>,
+    path_at: usize,
+}
+
+impl Original {
+    pub(super) fn new(host: &str, path: &str) -> Self {
+        let text = [host, path].concat();
+        Self {
+            text: text.into_boxed_str(),
+            path_at: host.len(),
+        }
+    }
+
+    /// Returns the host and the path.
+    pub(super) fn parts(&self) -> (&str, &str) {
+        self.text.split_at(self.path_at)
+    }
+}
+
 /// What a request begins with.
 pub(super) struct Start {
     pub(super) head: OwnedRequestHead,
     pub(super) request_id: RequestId,
     pub(super) client: Option<IpAddr>,
-    pub(super) original: Option<Box<(String, String)>>,
+    pub(super) original: Option<Original>,
     pub(super) options: Options,
     pub(super) most_body: u64,
     pub(super) body: Option<Body>,

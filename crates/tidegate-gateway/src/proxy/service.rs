@@ -16,7 +16,7 @@ use tidegate::net::handlers::ProxiedPeer;
 use super::asked::Asked;
 use super::connect::Connecting;
 use super::find::{NoRoute, find};
-use super::flight::{Start, Tries};
+use super::flight::{Original, Start, Tries};
 use super::flights::Flights;
 use super::gate::Gate;
 use super::handle::Flight;
@@ -131,11 +131,11 @@ impl ProxyService {
 
 /// Returns the host and the path of a request, if the route changes them: the log shows those of the
 /// client.
-fn original(route: &RouteState, found: &Found<'_, '_>) -> Option<Box<(String, String)>> {
+fn original(route: &RouteState, found: &Found<'_, '_>) -> Option<Original> {
     route.rewriting.changes_target().then(|| {
         let head = found.request.head();
         let host = without_port(head.authority().unwrap_or_default());
-        Box::new((host.to_owned(), head.path().to_owned()))
+        Original::new(host, head.path())
     })
 }
 

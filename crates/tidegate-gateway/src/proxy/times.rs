@@ -1,5 +1,6 @@
 //! When a request passed each step.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 /// The steps of a request, in nanoseconds of the loop's clock. Zero means that the step was not
@@ -20,25 +21,58 @@ pub(crate) struct Times {
 
 impl Times {
     /// Returns the value of `Server-Timing` at the head of the response, in milliseconds.
-    pub(crate) fn server_timing(&self) -> String {
+    pub(crate) fn server_timing(&self) -> TimingText {
         let steps = [
             ("queue", self.began, self.admitted),
             ("connect", self.admitted, self.connected),
             ("head", self.connected, self.head),
         ];
-        let mut text = String::new();
+        let mut text = TimingText::default();
         for (name, from, to) in steps {
-            let took = Duration::from_nanos(to.saturating_sub(from)).as_secs_f64() * 1000.0;
-            let comma = if text.is_empty() { "" } else { ", " };
-            text.push_str(&format!("{comma}{name};dur={took:.1}"));
+            text.add(name, Duration::from_nanos(to.saturating_sub(from)));
         }
         text
     }
 
     /// Returns the value of `Server-Timing` at the end of the response, in milliseconds.
-    pub(crate) fn body_timing(&self, now: u64) -> String {
-        let took = Duration::from_nanos(now.saturating_sub(self.head)).as_secs_f64() * 1000.0;
-        format!("body;dur={took:.1}")
+    pub(crate) fn body_timing(&self, now: u64) -> TimingText {
+        let mut text = TimingText::default();
+        text.add("body", Duration::from_nanos(now.saturating_sub(self.head)));
+        text
+    }
+}
+
+/// A value of `Server-Timing`, without memory of its own.
+pub(crate) struct TimingText {
+    bytes: [u8; 128],
+    length: usize,
+}
+
+impl TimingText {
+    /// Adds a step. One for which there is no room is left out.
+    fn add(&mut self, name: &str, took: Duration) {
+        let comma = if self.length == 0 { "" } else { ", " };
+        let took = took.as_secs_f64() * 1000.0;
+        let mut room = &mut self.bytes[self.length..];
+        let before = room.len();
+        if write!(room, "{comma}{name};dur={took:.1}").is_ok() {
+            self.length += before - room.len();
+        }
+    }
+}
+
+impl Default for TimingText {
+    fn default() -> Self {
+        Self {
+            bytes: [0; 128],
+            length: 0,
+        }
+    }
+}
+
+impl AsRef<[u8]> for TimingText {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 }
 
@@ -58,13 +92,34 @@ mod tests {
             head: 12_000_000,
         };
         assert_eq!(
-            times.server_timing(),
+            text(&times.server_timing()),
             "queue;dur=1.5, connect;dur=0.5, head;dur=10.0"
         );
-        assert_eq!(times.body_timing(15_000_000), "body;dur=3.0");
+        assert_eq!(text(&times.body_timing(15_000_000)), "body;dur=3.0");
         assert_eq!(
-            Times::default().server_timing(),
+            text(&Times::default().server_timing()),
             "queue;dur=0.0, connect;dur=0.0, head;dur=0.0"
         );
+    }
+
+    #[test]
+    fn the_longest_times_fit() {
+        let times = Times {
+            admitted: u64::MAX,
+            head: 2 * (u64::MAX / 3),
+            connected: u64::MAX / 3,
+            ..Times::default()
+        };
+        let shown = times.server_timing();
+        assert!(
+            text(&shown).contains("head;dur=6148914691236.5"),
+            "{}",
+            text(&shown)
+        );
+        assert_eq!(text(&shown).matches("dur=").count(), 3);
+    }
+
+    fn text(shown: &TimingText) -> &str {
+        std::str::from_utf8(shown.as_ref()).unwrap()
     }
 }

@@ -85,18 +85,17 @@ impl PathPattern {
         }
     }
 
-    /// Returns the text of each `{name}` in a path that the pattern contains, and the text of `/*`.
-    pub fn captures<'p>(&self, path: &'p str) -> (Vec<(&str, &'p str)>, &'p str) {
-        let mut names = Vec::new();
+    /// Returns what `{name}` stands for in a path that the pattern contains; `{rest}` is `/*`.
+    pub fn capture<'p>(&self, name: &str, path: &'p str) -> Option<&'p str> {
         let mut rest = path.strip_prefix('/').unwrap_or(path);
         for segment in &self.segments {
             let (text, after) = rest.split_once('/').unwrap_or((rest, ""));
-            if let Segment::Any(name) = segment {
-                names.push((name.as_str(), text));
+            match segment {
+                Segment::Any(own) if own == name && name != "rest" => return Some(text),
+                _ => rest = after,
             }
-            rest = after;
         }
-        (names, if self.open { rest } else { "" })
+        (name == "rest").then_some(if self.open { rest } else { "" })
     }
 
     /// Returns the path before the first `{name}` or `/*`, such as `/catalog`.

@@ -20,6 +20,7 @@ use super::metrics::Tally;
 use super::part::{StreamHead, Whole};
 use super::reply_path::ReplyPath;
 use super::response::INLINE_BODY;
+use super::spare_output;
 use super::spare_slots;
 use super::switch::SwitchPlan;
 use super::wire::Wire;
@@ -174,7 +175,7 @@ impl Stream {
         }
         if let Some(head) = self.head.take() {
             tally.sent(head.len());
-            wire.send(head.freeze());
+            spare_output::send(head, wire);
         }
         while let Some(piece) = self.held.pop_front() {
             let room = || StreamRoom::of(&wire.channel());

@@ -7,10 +7,12 @@
 
 use std::cell::RefCell;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
+
+use super::wire::Wire;
 
 /// The largest response whose memory is kept.
-pub(crate) const LARGEST: usize = 8 * 1024;
+const LARGEST: usize = 8 * 1024;
 /// The capacity of new memory: that of an output.
 const FRESH: usize = 8 * 1024 - 64;
 /// The least capacity that is kept.
@@ -39,9 +41,23 @@ fn fresh() -> BytesMut {
     memory
 }
 
+/// Sends a response, and keeps memory for the next one.
+#[inline]
+pub(crate) fn send<'a>(response: BytesMut, wire: &mut impl Wire<'a>) {
+    if response.len() > LARGEST {
+        wire.send(response.freeze());
+    } else if wire.has_unsent() {
+        // A response that has to wait for the client takes only the memory that it needs.
+        wire.send(Bytes::copy_from_slice(&response));
+        put_back(response);
+    } else {
+        add(response, wire.output());
+    }
+}
+
 /// Adds a response to an output, and keeps memory for the next one.
 #[inline]
-pub(crate) fn send(mut response: BytesMut, output: &mut BytesMut) {
+fn add(mut response: BytesMut, output: &mut BytesMut) {
     if output.is_empty() && output.capacity() == response.capacity() {
         std::mem::swap(output, &mut response);
     } else {
@@ -121,12 +137,12 @@ mod tests {
         let (mut response, mut output) = (take(), fresh());
         let places = (response.as_ptr(), output.as_ptr());
         response.extend_from_slice(b"first ");
-        send(response, &mut output);
+        add(response, &mut output);
         assert_eq!((output.as_ptr(), &output[..]), (places.0, &b"first "[..]));
         let mut second = take();
         assert_eq!((second.as_ptr(), second.len()), (places.1, 0));
         second.extend_from_slice(b"second");
-        send(second, &mut output);
+        add(second, &mut output);
         assert_eq!(
             (output.as_ptr(), &output[..]),
             (places.0, &b"first second"[..])
@@ -135,7 +151,7 @@ mod tests {
         let (mut other, mut empty) = (BytesMut::with_capacity(3000), fresh());
         let place = empty.as_ptr();
         other.extend_from_slice(b"other");
-        send(other, &mut empty);
+        add(other, &mut empty);
         assert_eq!((empty.as_ptr(), &empty[..]), (place, &b"other"[..]));
     }
 }

@@ -362,18 +362,7 @@ fn send_whole<'a>(whole: &mut Whole, wire: &mut impl Wire<'a>, tally: &mut Tally
     tally.response(whole.status);
     let head = std::mem::take(&mut whole.head);
     tally.sent(head.len());
-    if head.len() > spare_output::LARGEST {
-        wire.send(head.freeze());
-    } else {
-        // A response that has to wait for the client takes only the memory that it needs.
-        match wire.has_unsent() {
-            false => spare_output::send(head, wire.output()),
-            true => {
-                wire.send(Bytes::copy_from_slice(&head));
-                spare_output::put_back(head);
-            }
-        }
-    }
+    spare_output::send(head, wire);
     let body = std::mem::take(&mut whole.body);
     if !body.is_empty() {
         tally.sent(body.len());
