@@ -9,8 +9,7 @@ use tidegate::http::codec::{BodyFraming, KnownField, ResponseHead};
 use tidegate::http::{DeferredResponse, Method};
 use tidegate::net::{Bytes, Handler, HandlerContext};
 
-use super::flight::{Back, Ended, Stage, State};
-use super::handle::Flight;
+use super::flight::{Back, Ended, Flight, Stage, State};
 use super::held::{Admission, Held};
 use super::logged::{End, logs_served};
 use super::reply;

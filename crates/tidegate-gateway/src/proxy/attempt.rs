@@ -9,8 +9,7 @@ use tidegate::http::client::{ClientError, Exchange, Phase, Upstream};
 use tidegate::isolate::{Call, CommandError, Entry};
 
 use super::answer::Answer;
-use super::flight::{Locked, Stage, State, Tries};
-use super::handle::Flight;
+use super::flight::{Flight, Locked, Stage, State, Tries};
 use super::held::{Admission, Held, Upload};
 use super::live::ProxyRoute;
 use super::upstream::UpstreamState;

@@ -12,8 +12,7 @@ use tidegate::http::client::{Exchange, Flow};
 use tidegate::http::codec::{BodyFraming, RefusalReason};
 
 use super::answer::Answer;
-use super::flight::{Stage, State};
-use super::handle::Flight;
+use super::flight::{Flight, Stage, State};
 use super::logged::End;
 use crate::fields::request_trailers;
 

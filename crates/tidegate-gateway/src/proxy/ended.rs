@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use tidegate::isolate::Event;
 
-use super::flight::Ended;
-use super::handle::Flight;
+use super::flight::{Ended, Flight};
 use super::line::{Line, Passage};
 use super::logged::{Done, End, Seen, log};
 use super::upstream::Chosen;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tidegate::isolate::Event;
 
-use super::flight::{Stage, State};
-use super::handle::Flight;
+use super::flight::{Flight, Stage, State};
+use super::flights::Watched;
 use crate::command::Reason;
 
 impl Flight {
@@ -72,7 +72,7 @@ impl Flight {
         }
         if left < Duration::MAX {
             let flight = self.clone();
-            let expire = move || flight.time_out();
+            let expire = move || Watched::time_out(&flight);
             state.limit = self.gate().after(self.home, left, expire);
         }
         std::mem::replace(&mut state.stage, Stage::Admitting)

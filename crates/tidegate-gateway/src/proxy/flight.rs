@@ -21,8 +21,10 @@
 
 use std::cell::{RefCell, RefMut};
 use std::convert::Infallible;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::thread::LocalKey;
 use std::time::Duration;
 
 use tidegate::http::client::{Exchange, PendingExchange, Upstream};
@@ -33,13 +35,13 @@ use tidegate::loops::CoarseTimer;
 use tidegate_core::internal::HomeCell;
 
 use super::answer::Answer;
-use super::flights::Flights;
+use super::flights::{Flights, Watched};
 use super::gate::Gate;
-use super::handle::Flight;
+use super::handle::{Handle, Recycled, Spare, WeakHandle};
 use super::held::{Side, Upload, Wanted};
 use super::kept::Kept;
 use super::live::{Fallback, ProxyRoute, RouteBasis};
-use super::logged::{Done, End, own_length};
+use super::logged::{Done, End, Original, own_length};
 use super::reply::{self, Reply as _, Shown};
 use super::times::Times;
 use super::upstream::Chosen;
@@ -53,10 +55,17 @@ pub(super) type Tries = Attempts<(), Infallible>;
 /// The state of a request, borrowed for one step.
 pub(super) type Locked<'a> = RefMut<'a, State>;
 
-/// One request that is passed on. Its steps are methods of its handle.
+thread_local! {
+    static SPARE: Spare<FlightData> = const { RefCell::new(Vec::new()) };
+}
+
+/// The handle of one request that is passed on. Each step is a method of it.
+pub(super) type Flight = Handle<FlightData>;
+
+/// One request that is passed on.
 pub(super) struct FlightData {
     /// The requests of its connection, which watch its time.
-    pub(super) flights: Arc<Flights>,
+    flights: Arc<Flights<Self>>,
     pub(super) proxy: Arc<ProxyRoute>,
     /// The number of the loop.
     pub(super) home: usize,
@@ -74,27 +83,6 @@ pub(super) struct FlightData {
     /// The tunnel that the client asks for.
     pub(super) tunnel: Option<Box<Wanted>>,
     state: HomeCell<RefCell<State>>,
-}
-
-/// The host and the path that a client has sent, in one text.
-pub(super) struct Original {
-    text: Box<str>,
-    path_at: usize,
-}
-
-impl Original {
-    pub(super) fn new(host: &str, path: &str) -> Self {
-        let text = [host, path].concat();
-        Self {
-            text: text.into_boxed_str(),
-            path_at: host.len(),
-        }
-    }
-
-    /// Returns the host and the path.
-    pub(super) fn parts(&self) -> (&str, &str) {
-        self.text.split_at(self.path_at)
-    }
 }
 
 /// What a request begins with.
@@ -392,10 +380,14 @@ impl Flight {
     /// Creates a request at the stage `Admitting`. Its time begins with the request.
     // So that its parts are moved once.
     #[inline(always)]
-    pub(super) fn new(proxy: &Arc<ProxyRoute>, flights: &Arc<Flights>, start: Start) -> Self {
+    pub(super) fn begin(
+        proxy: &Arc<ProxyRoute>,
+        flights: &Arc<Flights<FlightData>>,
+        start: Start,
+    ) -> Self {
         let continued = !start.head.as_head().expects_continue();
         let kept = start.body.is_some().then(Box::default);
-        Self::of(FlightData {
+        Self::new(FlightData {
             flights: Arc::clone(flights),
             proxy: Arc::clone(proxy),
             home: flights.home(),
@@ -436,26 +428,6 @@ impl Flight {
                 },
             })),
         })
-    }
-
-    /// Returns when the time of the request is over, as long as the connection watches it.
-    pub(super) fn until(&self) -> u64 {
-        let state = self.lock();
-        state.map_or(u64::MAX, |state| match state.stage {
-            Stage::Ended => u64::MAX,
-            _ => state.until,
-        })
-    }
-
-    /// Ends the request because its time is over.
-    pub(super) fn time_out(&self) {
-        let Some(state) = self.lock() else { return };
-        let waits_for_client = state.blame(self.now());
-        drop(state);
-        match waits_for_client {
-            true => self.refuse_late_body(),
-            false => self.give_up(Reason::Timeout.into()),
-        }
     }
 
     /// Ends the request because its body has not come in time.
@@ -577,5 +549,51 @@ impl Flight {
 
     pub(super) fn now(&self) -> u64 {
         self.gate().now(self.home)
+    }
+}
+
+impl Recycled for FlightData {
+    fn spare() -> &'static LocalKey<Spare<Self>> {
+        &SPARE
+    }
+
+    fn forget(&self, is_it: impl Fn(&WeakHandle<Self>) -> bool) -> bool {
+        self.flights.forget(is_it)
+    }
+
+    fn wake(flight: Flight) {
+        flight.wake_body();
+    }
+}
+
+impl Watched for FlightData {
+    fn until(flight: &Flight) -> u64 {
+        let state = flight.lock();
+        state.map_or(u64::MAX, |state| match state.stage {
+            Stage::Ended => u64::MAX,
+            _ => state.until,
+        })
+    }
+
+    fn time_out(flight: &Flight) {
+        let Some(state) = flight.lock() else { return };
+        let waits_for_client = state.blame(flight.now());
+        drop(state);
+        match waits_for_client {
+            true => flight.refuse_late_body(),
+            false => flight.give_up(Reason::Timeout.into()),
+        }
+    }
+
+    fn abandon(flight: &Flight, why: Option<Reason>) {
+        flight.abandon(why);
+    }
+}
+
+impl fmt::Debug for Flight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flight")
+            .field("route", &self.route().name)
+            .finish_non_exhaustive()
     }
 }

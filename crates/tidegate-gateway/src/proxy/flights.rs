@@ -20,31 +20,46 @@ use tidegate::loops::CoarseTimer;
 use tidegate_core::internal::HomeCell;
 
 use super::gate::Gate;
-use super::handle::{Flight, WeakFlight};
+use super::handle::{Handle, Recycled, WeakHandle};
 use crate::command::Reason;
 
+/// A request whose time is watched.
+pub(super) trait Watched: Recycled {
+    /// Returns when the time of the request is over, as long as the connection watches it.
+    fn until(request: &Handle<Self>) -> u64;
+
+    /// Ends the request because its time is over.
+    fn time_out(request: &Handle<Self>);
+
+    /// Ends the request because its connection has ended: for this reason, or because the client has
+    /// left.
+    fn abandon(request: &Handle<Self>, why: Option<Reason>);
+}
+
 /// The requests of one connection.
-pub(super) struct Flights {
+pub(super) struct Flights<T: Watched> {
     gate: Arc<Gate>,
     /// The number of the connection's loop.
     home: usize,
-    state: HomeCell<RefCell<State>>,
+    state: HomeCell<RefCell<State<T>>>,
 }
 
-#[derive(Default)]
-struct State {
+struct State<T> {
     /// Those in progress, and some that have ended.
-    all: Vec<WeakFlight>,
+    all: Vec<WeakHandle<T>>,
     /// With the time for which it is set.
     timer: Option<(CoarseTimer, u64)>,
 }
 
-impl Flights {
+impl<T: Watched> Flights<T> {
     pub(super) fn new(gate: &Arc<Gate>, home: usize) -> Arc<Self> {
         Arc::new(Self {
             gate: Arc::clone(gate),
             home,
-            state: HomeCell::default(),
+            state: HomeCell::new(RefCell::new(State {
+                all: Vec::new(),
+                timer: None,
+            })),
         })
     }
 
@@ -54,7 +69,7 @@ impl Flights {
     }
 
     /// Adds a request, and watches its time.
-    pub(super) fn add(self: &Arc<Self>, flight: &Flight, until: u64) {
+    pub(super) fn add(self: &Arc<Self>, flight: &Handle<T>, until: u64) {
         let Some(mut state) = self.borrow() else {
             return;
         };
@@ -74,7 +89,7 @@ impl Flights {
 
     /// Forgets a request that has ended. Returns `false` if it is not known, or if this is not the
     /// thread of the loop.
-    pub(super) fn forget(&self, is_it: impl Fn(&WeakFlight) -> bool) -> bool {
+    pub(super) fn forget(&self, is_it: impl Fn(&WeakHandle<T>) -> bool) -> bool {
         let state = self.state.get();
         let Some(mut state) = state.and_then(|state| state.try_borrow_mut().ok()) else {
             return false;
@@ -102,8 +117,8 @@ impl Flights {
         if let Some((timer, _)) = timer {
             timer.cancel();
         }
-        for flight in all.iter().filter_map(WeakFlight::upgrade) {
-            flight.abandon(why);
+        for flight in all.iter().filter_map(WeakHandle::upgrade) {
+            T::abandon(&flight, why);
         }
     }
 
@@ -114,9 +129,9 @@ impl Flights {
             return;
         };
         state.timer = None;
-        let alive = state.all.iter().filter_map(WeakFlight::upgrade);
-        let alive: Vec<Flight> = alive.collect();
-        let later = alive.iter().map(|flight| flight.until());
+        let alive = state.all.iter().filter_map(WeakHandle::upgrade);
+        let alive: Vec<_> = alive.collect();
+        let later = alive.iter().map(T::until);
         let next = later
             .filter(|until| *until > now && *until < u64::MAX)
             .min();
@@ -125,14 +140,14 @@ impl Flights {
         }
         drop(state);
         for flight in alive {
-            if flight.until() <= now {
-                flight.time_out();
+            if T::until(&flight) <= now {
+                T::time_out(&flight);
             }
         }
     }
 
     /// Sets the timer. Returns the one before, which has to be cancelled.
-    fn set_timer(self: &Arc<Self>, state: &mut State, until: u64) -> Option<(CoarseTimer, u64)> {
+    fn set_timer(self: &Arc<Self>, state: &mut State<T>, until: u64) -> Option<(CoarseTimer, u64)> {
         let flights = Arc::downgrade(self);
         let after = until.saturating_sub(self.gate.now(self.home));
         let timer = self
@@ -146,7 +161,7 @@ impl Flights {
     }
 
     /// Borrows the state. `None` on any thread but the loop's.
-    fn borrow(&self) -> Option<RefMut<'_, State>> {
+    fn borrow(&self) -> Option<RefMut<'_, State<T>>> {
         let state = self.state.get();
         let state = state.and_then(|state| state.try_borrow_mut().ok());
         debug_assert!(
@@ -157,7 +172,7 @@ impl Flights {
     }
 }
 
-impl fmt::Debug for Flights {
+impl<T: Watched> fmt::Debug for Flights<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flights").finish_non_exhaustive()
     }

@@ -50,6 +50,27 @@ impl Done {
     }
 }
 
+/// The host and the path that a client has sent, in one text.
+pub(super) struct Original {
+    text: Box<str>,
+    path_at: usize,
+}
+
+impl Original {
+    pub(super) fn new(host: &str, path: &str) -> Self {
+        let text = [host, path].concat();
+        Self {
+            text: text.into_boxed_str(),
+            path_at: host.len(),
+        }
+    }
+
+    /// Returns the host and the path.
+    pub(super) fn parts(&self) -> (&str, &str) {
+        self.text.split_at(self.path_at)
+    }
+}
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {

@@ -22,9 +22,9 @@
 //! | `live` | routes and upstreams that are in force | `upstream`, `gate` |
 //! | `draft` | makes them from a configuration | `live` |
 //! | `find` | the route of a request | `live` |
-//! | `flight` | one request that is passed on: its state | `live`, `reply` |
-//! | `handle` | its handle, and its memory, which is used again | `flight` |
-//! | `flights` | the requests of one connection, and their times | `handle` |
+//! | `handle` | handles of requests, and their memory, which is used again | |
+//! | `flights` | the requests of one connection, and their times | `handle`, `gate` |
+//! | `flight` | one request that is passed on: its state | `live`, `reply`, `flights` |
 //! | `attempt` | the attempts of a request: admission, server, connection | `flight` |
 //! | `fallback` | the way of a request to the upstream of its fallback | `attempt` |
 //! | `body` | the body of the request, on its way to the server | `flight` |

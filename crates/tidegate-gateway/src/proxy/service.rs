@@ -16,15 +16,14 @@ use tidegate::net::handlers::ProxiedPeer;
 use super::asked::Asked;
 use super::connect::Connecting;
 use super::find::{NoRoute, find};
-use super::flight::{Original, Start, Tries};
+use super::flight::{Flight, FlightData, Start, Tries};
 use super::flights::Flights;
 use super::gate::Gate;
-use super::handle::Flight;
 use super::held::Wanted;
 use super::line::Line;
 use super::live::{Action, Fallback, ProxyRoute, RouteState, TunnelRoute};
 use super::lives::Lives;
-use super::logged::{Done, End, Seen, log_local};
+use super::logged::{Done, End, Original, Seen, log_local};
 use super::reply::{self, Reply as _};
 use super::tunnel;
 use crate::command::{Problem, Reason};
@@ -86,7 +85,7 @@ struct Caller {
     /// The ids of requests that are not passed on.
     fresh: Fresh,
     /// The requests that are passed on, once there was one.
-    flights: Option<Arc<Flights>>,
+    flights: Option<Arc<Flights<FlightData>>>,
     /// Why the server ends the connection, unless it is the client that leaves.
     cut: Option<Reason>,
 }
@@ -215,7 +214,7 @@ impl Caller {
         };
         let gate = &route.gate;
         let flights = self.flights.get_or_insert_with(|| Flights::new(gate, home));
-        let flight = Flight::new(proxy, flights, start);
+        let flight = Flight::begin(proxy, flights, start);
         flights.add(&flight, until);
         match first {
             // It has not waited, so no time has passed since it began.

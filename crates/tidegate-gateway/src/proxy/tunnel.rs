@@ -22,8 +22,7 @@ use tidegate::net::{
     UserEvent,
 };
 
-use super::flight::Back;
-use super::handle::Flight;
+use super::flight::{Back, Flight};
 use super::held::{Held, Wanted};
 use super::line::Passage;
 use super::live::{ProxyRoute, TunnelRoute};
