@@ -302,6 +302,10 @@ impl PendingStart {
             return;
         }
         self.shared.tallies.lost_starts.store(0, Ordering::Relaxed);
+        // The thread that has requested this one may not know yet that it runs.
+        let turn = self.shared.dispatcher.turn();
+        self.shared.widen_width(&turn.limits, turn.budget.leased());
+        drop(turn);
         let member = self.member.take();
         let member = member.unwrap_or_else(|| self.shared.clock.join());
         (self.shared.body)(&self.shared, &self.post, member, self.purpose);

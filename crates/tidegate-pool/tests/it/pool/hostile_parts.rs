@@ -417,6 +417,43 @@ fn a_wait_does_not_rely_on_a_thread_that_cannot_be_started() {
 }
 
 #[test]
+fn a_wait_relies_on_a_thread_that_runs_before_its_factory_has_answered() {
+    let clock = ManualClock::new();
+    let (starts, answers) = (Counter::new(), Gate::new());
+    let answer = answers.clone();
+    let threads = ThreadBuilder::new("workers").spawner(move |job: ThreadJob| {
+        match starts.hit() {
+            2 => return Err(io::Error::other("no thread today")),
+            3 => {
+                thread::Builder::new().spawn(move || job.run())?;
+                answer.wait();
+            }
+            _ => drop(thread::Builder::new().spawn(move || job.run())?),
+        }
+        Ok(())
+    });
+    let pool = fixed(&clock, 2, 4).threads(threads);
+    let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
+    let first = super::hold(&pool);
+    let behind = pool.submit(|| 5).unwrap();
+    let inner = pool.clone();
+    let waits = move || {
+        let behind = inner.submit(|| 7).unwrap();
+        first.open();
+        let waited = behind.wait();
+        answers.open();
+        waited
+    };
+    // Submitted on a thread that waits for the answer of the factory.
+    let waited = thread::scope(|scope| {
+        let submitted = scope.spawn(|| pool.submit(waits).unwrap());
+        submitted.join().unwrap().wait().unwrap()
+    });
+    assert_eq!(waited.unwrap(), 7, "two threads run");
+    assert_eq!(behind.wait().unwrap(), 5);
+}
+
+#[test]
 fn an_executor_may_refuse_with_a_task_of_its_own_whose_drop_panics() {
     let clock = ManualClock::new();
     for keeps in [false, true] {
