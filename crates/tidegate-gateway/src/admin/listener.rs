@@ -91,6 +91,17 @@ pub struct AdminAccess {
 }
 
 impl AdminAccess {
+    /// Reads the tokens and names of a listener that is to start.
+    ///
+    /// # Errors
+    ///
+    /// A token cannot be used.
+    pub(crate) fn read(settings: &Admin, disk: &dyn Disk) -> Result<Self, AdminError> {
+        let door = Door::new(settings, disk).map_err(AdminError::Token)?;
+        let slot = Arc::new(DoorSlot::new(door));
+        Ok(Self { slot })
+    }
+
     /// Reads the tokens and names of new settings. They are in force when the closure is called.
     ///
     /// # Errors
@@ -128,7 +139,21 @@ impl AdminListener {
         parts: AdminParts,
         group: &NetGroup,
     ) -> Result<Self, AdminError> {
-        let door = Door::new(settings, disk).map_err(AdminError::Token)?;
+        let access = AdminAccess::read(settings, disk)?;
+        Self::start_with(settings, access, parts, group)
+    }
+
+    /// Starts the listener, whose tokens are read.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be used. Nothing listens then.
+    pub(crate) fn start_with(
+        settings: &Admin,
+        access: AdminAccess,
+        parts: AdminParts,
+        group: &NetGroup,
+    ) -> Result<Self, AdminError> {
         let failed = |why: String| AdminError::Listen {
             at: settings.at.clone(),
             why: advised(&why),
@@ -144,7 +169,6 @@ impl AdminListener {
             parts.streams,
             Arc::clone(&parts.wall),
         );
-        let slot = Arc::new(DoorSlot::new(door));
         let guests = Arc::new(Guests::default());
         let pages = Pages::new(
             group.loops().next().clone(),
@@ -155,7 +179,7 @@ impl AdminListener {
         );
         let service = AdminService {
             pages: Arc::clone(&pages),
-            door: Arc::clone(&slot),
+            door: Arc::clone(&access.slot),
             guests: Arc::clone(&guests),
             exporter: parts.exporter,
             streams: Arc::clone(&streams),
@@ -186,7 +210,7 @@ impl AdminListener {
             server,
             streams,
             pages,
-            access: AdminAccess { slot },
+            access,
             path,
         })
     }

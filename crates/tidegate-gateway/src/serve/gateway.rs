@@ -162,34 +162,7 @@ impl Gateway {
     ///
     /// What cannot be used or opened. Nothing listens then.
     pub fn start_with(config: Config, parts: Parts) -> Result<Self, StartError> {
-        let gate = Gate::new(&parts.group, &parts.reports);
-        let live = Draft::new(config, None, &parts)?;
-        let live = live.finish(None, &parts.isolation, &gate)?;
-        let lives = Lives::new(&gate, &live);
-        let mut listening = Vec::new();
-        for listener in &live.config.listeners {
-            let prepared = Prepared::new(listener, label(&live.config, listener), &parts);
-            match prepared.and_then(|prepared| prepared.open(&lives, &parts, false)) {
-                Ok(open) => listening.push(Arc::new(open)),
-                Err(why) => {
-                    close_all(&listening, Duration::ZERO);
-                    return Err(why);
-                }
-            }
-        }
-        live.begin(None);
-        Ok(Self {
-            lives,
-            parts,
-            is_ending: AtomicBool::new(false),
-            reloading: Mutex::default(),
-            held: Held::default(),
-            state: Mutex::new(State {
-                live,
-                listening,
-                retired: Vec::new(),
-            }),
-        })
+        Unopened::new(config, parts)?.open()
     }
 
     /// Takes over a new configuration, loop by loop. Requests that have begun end under the old one.
@@ -432,6 +405,72 @@ fn close_all(listening: &[Arc<Listening>], deadline: Duration) {
     for open in listening {
         // The report is for nobody.
         drop(open.server.drain(deadline));
+    }
+}
+
+/// A gateway that has read its files, and does not listen yet.
+pub(super) struct Unopened {
+    live: Arc<Live>,
+    lives: Arc<Lives>,
+    listeners: Vec<Prepared>,
+    parts: Parts,
+}
+
+impl Unopened {
+    /// Reads files and finds addresses, which may take long.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be used.
+    pub(super) fn new(config: Config, parts: Parts) -> Result<Self, StartError> {
+        let gate = Gate::new(&parts.group, &parts.reports);
+        let draft = Draft::new(config, None, &parts)?;
+        let live = draft.finish(None, &parts.isolation, &gate)?;
+        let listeners = live.config.listeners.iter();
+        let listeners = listeners.map(|one| Prepared::new(one, label(&live.config, one), &parts));
+        Ok(Self {
+            listeners: listeners.collect::<Result<_, _>>()?,
+            lives: Lives::new(&gate, &live),
+            live,
+            parts,
+        })
+    }
+
+    /// Opens the listeners.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be opened. Nothing listens then.
+    pub(super) fn open(self) -> Result<Gateway, StartError> {
+        let Self {
+            live,
+            lives,
+            listeners,
+            parts,
+        } = self;
+        let mut listening = Vec::new();
+        for prepared in listeners {
+            match prepared.open(&lives, &parts, false) {
+                Ok(open) => listening.push(Arc::new(open)),
+                Err(why) => {
+                    close_all(&listening, Duration::ZERO);
+                    return Err(why);
+                }
+            }
+        }
+        live.begin(None);
+        Ok(Gateway {
+            lives,
+            parts,
+            is_ending: AtomicBool::new(false),
+            reloading: Mutex::default(),
+            held: Held::default(),
+            state: Mutex::new(State {
+                live,
+                listening,
+                retired: Vec::new(),
+            }),
+        })
     }
 }
 

@@ -13,12 +13,15 @@ use tidegate::promise::Completion;
 use super::admin_address::AdminAddress;
 use super::certificates::{messages, start_mistakes};
 use super::expiry::{self, Expiries};
-use super::gateway::{Gateway, Summary};
+use super::gateway::{Gateway, Summary, Unopened};
 use super::operator::{Knobs, Metrics, Operator, locked};
 use super::stalls::Stalls;
 use crate::access::AccessLog;
-use crate::admin::{AdminError, AdminListener, AdminParts, Controls as _, StreamSettings};
-use crate::config::ConfigFile;
+use crate::admin::{
+    AdminAccess, AdminError, AdminListener, AdminParts, Controls as _, StreamSettings,
+};
+use crate::config::types::Admin;
+use crate::config::{ConfigFile, Named};
 use crate::notify::Notifier;
 use crate::parts::Parts;
 use crate::reports::Reports;
@@ -97,17 +100,30 @@ impl Operation {
     /// # Errors
     ///
     /// The mistakes of the file, or what cannot be used or opened. Nothing listens then.
-    pub fn start(file: ConfigFile, mut parts: OperationParts) -> Result<Self, String> {
+    pub fn start(file: ConfigFile, parts: OperationParts) -> Result<Self, String> {
+        let started = Self::start_if(file, parts, || true)?;
+        started.ok_or_else(|| "the gateway was asked to end".to_owned())
+    }
+
+    /// Starts like [`start`](Self::start). When all files are read, and before anything listens, asks
+    /// whether it should go on. Returns `None` if not.
+    pub(super) fn start_if(
+        file: ConfigFile,
+        mut parts: OperationParts,
+        goes_on: impl FnOnce() -> bool,
+    ) -> Result<Option<Self>, String> {
         let (config, sources) = file.read()?;
         let (loops, problems) = (parts.group.loops().len(), &parts.reports.problems);
         // If the start fails because of them, the operator gets their places.
         let wrong = start_mistakes(&config, file.disk(), (parts.reports.wall)());
+        let placed = |why: String| messages(wrong.clone(), &sources, why);
+        let read = |admin: &Named<Admin>| AdminAccess::read(&admin.value, file.disk());
+        let access = config.admin.as_ref().map(read).transpose();
+        let access = access.map_err(|why| placed(why.to_string()))?;
+        let streams = StreamSettings::from_properties(&|name| file.variable(name))?;
         if parts.reports.log.is_none() {
             let log = AccessLog::start(&config.log, loops, Arc::clone(problems));
-            let log = log.map_err(|why| {
-                let why = format!("log.file: it cannot be opened: {why}");
-                messages(wrong.clone(), &sources, why)
-            })?;
+            let log = log.map_err(|why| placed(format!("log.file: it cannot be opened: {why}")))?;
             parts.reports.log = Some(log);
         }
         let stalls = Stalls::watch(&parts.group, &parts.reports);
@@ -118,9 +134,13 @@ impl Operation {
             reports: parts.reports.clone(),
             resolver: parts.resolver.clone(),
         };
-        let gateway = Gateway::start_with(config, own);
+        let unopened = Unopened::new(config, own).map_err(|why| placed(why.to_string()))?;
+        if !goes_on() {
+            return Ok(None);
+        }
+        let gateway = unopened.open().map_err(|why| placed(why.to_string()))?;
         let operator = Arc::new(Operator {
-            gateway: gateway.map_err(|why| messages(wrong, &sources, why.to_string()))?,
+            gateway,
             file,
             parts,
             started_with,
@@ -133,12 +153,12 @@ impl Operation {
             watch: Mutex::default(),
         });
         operator.watch_files(&sources, None);
-        let admin = start_admin(&operator).inspect_err(|_| {
+        let admin = start_admin(&operator, access, streams).inspect_err(|_| {
             // Nobody waits for it.
             drop(operator.gateway.drain(Duration::ZERO, Duration::ZERO));
         })?;
         expiry::watch(&operator);
-        Ok(Self { operator, admin })
+        Ok(Some(Self { operator, admin }))
     }
 
     /// Reads the configuration again, because of `origin`. Returns what takes effect only after a
@@ -244,8 +264,12 @@ impl Operation {
     }
 }
 
-fn start_admin(operator: &Arc<Operator>) -> Result<Option<AdminListener>, String> {
-    let Some(settings) = &operator.started_with.0 else {
+fn start_admin(
+    operator: &Arc<Operator>,
+    access: Option<AdminAccess>,
+    streams: StreamSettings,
+) -> Result<Option<AdminListener>, String> {
+    let (Some(settings), Some(access)) = (&operator.started_with.0, access) else {
         return Ok(None);
     };
     let (own, reports) = (&operator.parts.own, &operator.parts.reports);
@@ -260,10 +284,10 @@ fn start_admin(operator: &Arc<Operator>) -> Result<Option<AdminListener>, String
         exporter,
         events: Arc::clone(&reports.events),
         problems: Arc::clone(&reports.problems),
-        streams: StreamSettings::from_properties(&|name| operator.file.variable(name))?,
+        streams,
         wall: Arc::clone(&reports.wall),
     };
-    let started = AdminListener::start(&settings.value, operator.file.disk(), parts, own);
+    let started = AdminListener::start_with(&settings.value, access, parts, own);
     // An address with a variable is not shown.
     let live = operator.gateway.live();
     let shown = live.config.with_variable("listen.admin.at");

@@ -73,10 +73,11 @@ impl Operator {
         self.watch_files(&loaded.sources, Some(&config));
         let mut notes = Vec::new();
         let at = |span: Option<Span>| span.map(|span| loaded.sources.place(span).to_string());
-        let admin = self.prepare_admin(&config, &at, &mut notes)?;
         // If the reload fails because of them, the operator gets their places.
         let wrong = start_mistakes(&config, self.file.disk(), (self.parts.reports.wall)());
         let placed = |why| messages(wrong.clone(), &loaded.sources, why);
+        let admin = self.prepare_admin(&config, &at, &mut notes);
+        let admin = admin.map_err(placed)?;
         let log = self.prepare_log(&config, &at, &mut notes).map_err(placed)?;
         let blocked = self.admin_at.get().map(|own| own.blocked(&config));
         let before = Commands::of(&self.parts.isolation);

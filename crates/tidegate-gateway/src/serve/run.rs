@@ -11,6 +11,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -40,7 +41,7 @@ const LAST_WAIT: Duration = Duration::from_secs(1);
 enum Event {
     Signal(Received),
     /// The gateway listens, or why it does not.
-    Started(Result<Box<Operation>, String>),
+    Started(Result<Option<Box<Operation>>, String>),
     /// The files of the configuration have changed.
     Changed,
     /// A reload has ended, with this to say.
@@ -143,7 +144,8 @@ fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> Ended {
 }
 
 /// Starts the gateway on a thread of its own: it reads files and finds addresses, which may take long, and
-/// signals do not wait.
+/// signals do not wait. A signal that comes when the listeners are being opened counts as one after the
+/// start, because clients may be there.
 ///
 /// # Errors
 ///
@@ -155,23 +157,29 @@ fn start(
     out: &mut dyn Write,
 ) -> Result<Box<Operation>, Ended> {
     let started = send.clone();
+    // Set by the first of two: the signal that ends the process before the start, and the start.
+    let is_decided = Arc::new(AtomicBool::new(false));
+    let opens = Arc::clone(&is_decided);
+    let goes_on = move || !opens.swap(true, Ordering::Relaxed);
     let thread = ThreadBuilder::new("start").detached();
     let spawned = thread.spawn(move || {
-        let operation = contain(|| Operation::start(file, parts)).unwrap_or_else(|panic| {
-            let why = panic.message();
-            Err(format!("the start has failed, which is a defect: {why}"))
-        });
+        let operation =
+            contain(|| Operation::start_if(file, parts, goes_on)).unwrap_or_else(|panic| {
+                let why = panic.message();
+                Err(format!("the start has failed, which is a defect: {why}"))
+            });
         // Nobody receives it after the end.
-        let _ = started.send(Event::Started(operation.map(Box::new)));
+        let _ = started.send(Event::Started(operation.map(|some| some.map(Box::new))));
     });
     if let Err(why) = spawned {
         say(out, &format!("there is no thread for the start: {why}"));
         return Err(Ended::Failed);
     }
-    let mut later = Vec::new();
+    let (mut later, mut is_asked) = (Vec::new(), false);
     loop {
         match events.recv() {
-            Ok(Event::Started(Ok(operation))) => {
+            Ok(Event::Started(Ok(None))) => return Err(Ended::Drained(None)),
+            Ok(Event::Started(Ok(Some(operation)))) => {
                 // The files may have been read before the signal.
                 later.into_iter().for_each(|event| drop(send.send(event)));
                 return Ok(operation);
@@ -181,8 +189,15 @@ fn start(
                 return Err(Ended::Failed);
             }
             Ok(Event::Signal(received)) if matches!(received.name(), "SIGTERM" | "SIGINT") => {
-                say(out, &format!("{received}: ends before the start"));
-                return Err(Ended::Drained(None));
+                if !is_decided.swap(true, Ordering::Relaxed) {
+                    say(out, &format!("{received}: ends before the start"));
+                    return Err(Ended::Drained(None));
+                }
+                if std::mem::replace(&mut is_asked, true) {
+                    say(out, &format!("{received} again: ends at once"));
+                    return Err(Ended::Failed);
+                }
+                later.push(Event::Signal(received));
             }
             Ok(event) => later.push(event),
             Err(_) => return Err(Ended::Failed),

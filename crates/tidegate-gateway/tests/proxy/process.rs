@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 
@@ -305,11 +306,17 @@ fn a_signal_finishes_the_requests_and_the_status_is_0() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    for (first, second) in [("TERM", "TERM"), ("INT", "INT"), ("TERM", "INT")] {
+    for (first, second, announce) in [
+        ("TERM", "TERM", "60s"),
+        ("INT", "INT", "60s"),
+        ("TERM", "INT", "60s"),
+        // It would be over while the loops end.
+        ("TERM", "TERM", "300ms"),
+    ] {
         let back = Upstream::new();
-        let name = format!("twice-{first}-{second}");
+        let name = format!("twice-{first}-{second}-{announce}");
         let log = LogFile::new(&name);
-        let text = text(&back, "announce = \"60s\"") + &log.section();
+        let text = text(&back, &format!("announce = \"{announce}\"")) + &log.section();
         let mut program = Program::start(&name, &text);
         let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
         client.write(GET);
@@ -327,6 +334,8 @@ fn a_second_signal_ends_at_once() {
             said.starts_with(&format!("SIG{second} received again")),
             "{said}"
         );
+        let rest = program.rest();
+        assert!(!rest.contains("WARN"), "nothing is wrong: {rest}");
         assert_eq!(program.status(), Some(1));
         assert_eq!(log.lines(), (1, 1), "the request has its line");
     }
@@ -607,4 +616,40 @@ fn a_signal_ends_a_start_that_waits() {
         assert_eq!(program.status(), Some(0));
         drop(input);
     }
+}
+
+#[test]
+fn a_signal_that_comes_while_the_listeners_open_drains_and_removes_their_paths() {
+    const LISTENERS: usize = 20;
+    let folder = std::env::temp_dir().join(format!("tidegate-opens-{}", std::process::id()));
+    for round in 0..5 {
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = |n: usize| folder.join(format!("{n}.sock"));
+        let listen: Vec<_> = (0..LISTENERS)
+            .map(|n| format!("l{n} = \"unix:{}\"\n", path(n).display()))
+            .collect();
+        let text = format!(
+            "[listen]\n{}[drain]\nannounce = \"100ms\"\n[route.r]\nrespond = 200\n",
+            listen.concat()
+        );
+        let mut program = Program::start("opens", &text);
+        let first = path(round * 4);
+        let connected = || UnixStream::connect(&first).ok();
+        let mut client = loop {
+            if let Some(client) = connected() {
+                break client;
+            }
+            std::thread::yield_now();
+        };
+        program.signal("TERM");
+        client.write_all(GET.as_bytes()).unwrap();
+        let mut got = String::new();
+        client.read_to_string(&mut got).unwrap();
+        assert!(got.starts_with("HTTP/1.1 200 "), "{round}: {got}");
+        let said = program.rest();
+        assert_eq!(program.status(), Some(0), "{round}: {said}");
+        let left = std::fs::read_dir(&folder).unwrap().count();
+        assert_eq!(left, 0, "{round}: {said}");
+    }
+    std::fs::remove_dir(&folder).unwrap();
 }
