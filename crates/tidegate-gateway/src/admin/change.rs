@@ -9,7 +9,7 @@ use super::controls::Controls;
 use super::event::{Events, WallTime};
 use super::place::{BreakerOrder, Place};
 use super::unused::{self, Unused};
-use crate::command::{why_refused, why_without_effect};
+use crate::command::{why_refused, why_without_effect, why_wrong};
 use crate::json::{Object, array, quoted};
 
 /// The status and the JSON of a response.
@@ -77,6 +77,9 @@ impl Changes {
         let refuse = |why: &str| (422, format!("`{name}` cannot be set: {why}"));
         if let Some(why) = why_refused(name, value) {
             return Err(refuse(why));
+        }
+        if let Some(why) = why_wrong(name, value, self.controls.isolation()) {
+            return Err((422, why));
         }
         let Some(_place) = self.unused.reserve(name, &*self.controls) else {
             let most = unused::MOST;

@@ -14,5 +14,5 @@ mod reason;
 
 pub(crate) use build::retries;
 pub(crate) use commands::Commands;
-pub(crate) use property::{why_refused, why_without_effect};
+pub(crate) use property::{why_refused, why_without_effect, why_without_effect_in, why_wrong};
 pub(crate) use reason::{Problem, Reason};

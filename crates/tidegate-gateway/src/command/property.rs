@@ -1,7 +1,10 @@
 //! The properties that a route cannot honour. An operator who sets one would believe that it is in
 //! force.
 
-use tidegate::isolate::Isolation;
+use std::convert::Infallible;
+
+use tidegate::isolate::{Command, Isolation, PermitConfig, Properties};
+use tidegate_isolate::Settings;
 
 /// The properties of a command without an effect on a route, by the start of their names, and why.
 const WITHOUT_EFFECT: [(&str, &str); 7] = [
@@ -50,6 +53,25 @@ pub(crate) fn why_refused(name: &str, value: &str) -> Option<&'static str> {
     found.map(|(_, why)| *why)
 }
 
+/// Returns why a property of a route that does not exist cannot be set to a value: it would keep a
+/// reload from adding the route. A route that exists checks the value itself.
+pub(crate) fn why_wrong(name: &str, value: &str, isolation: &Isolation) -> Option<String> {
+    let key = name.strip_prefix("hystrix.command.")?.split_once('.')?.0;
+    let mut known = isolation.snapshots().into_iter();
+    if key == "default" || known.any(|command| command.key.as_str() == key) {
+        return None;
+    }
+    let properties = Properties::new();
+    let trial = Isolation::builder().properties(properties.clone()).build();
+    let trial = trial.ok()?;
+    // A name that is none is refused here.
+    let set = properties.set(name, value).map_err(|why| why.to_string());
+    let route = Command::<(), Infallible>::builder(key).group(key);
+    let route = route.permits(PermitConfig::default()).only_permits();
+    let check = |()| route.check(&trial).map_err(|why| why.to_string());
+    set.and_then(check).err()
+}
+
 /// Returns why a property of a route, which is set to a value, is not in force.
 pub(crate) fn why_without_effect(
     name: &str,
@@ -67,7 +89,16 @@ pub(crate) fn why_without_effect(
     }
     let mut known = all.iter().filter(|one| one.command.as_str() == key);
     // The route may come with a reload.
-    let settings = known.next()?;
+    why_without_effect_in(known.next()?, name, value)
+}
+
+/// Returns why a property of this route, which is set to a value, is not in force.
+pub(crate) fn why_without_effect_in(
+    settings: &Settings,
+    name: &str,
+    value: &str,
+) -> Option<&'static str> {
+    let origin = format!("property {name}");
     let is_adaptive = settings
         .get("permits.adaptive")
         .is_some_and(|adaptive| !adaptive.value.is_empty());

@@ -14,7 +14,7 @@ use super::certificates::{messages, place_of, start_mistakes};
 use super::expiry::Expiries;
 use super::gateway::Gateway;
 use super::operation::OperationParts;
-use super::properties::Commands;
+use super::properties::{Commands, why_with_properties, without_effect};
 use super::stalls::Stalls;
 use crate::admin::{AdminAccess, Controls, Knob, LoopReport, RouteReport, UpstreamReport};
 use crate::config::types::{Admin, Log};
@@ -83,10 +83,15 @@ impl Operator {
         let before = Commands::of(&self.parts.isolation);
         let more = self.gateway.reload(config).map_err(|why| {
             let why = explained(why, &blocked.unwrap_or_default());
-            messages(wrong, &loaded.sources, why.to_string())
+            let why = why_with_properties(&why.to_string(), &self.parts.properties);
+            messages(wrong, &loaded.sources, why)
         });
         notes.extend(more?);
         self.remove_properties(&before);
+        notes.extend(without_effect(
+            &self.parts.properties,
+            &self.parts.isolation,
+        ));
         for apply in [admin, log].into_iter().flatten() {
             apply();
         }

@@ -127,7 +127,21 @@ fn properties_of_routes_that_do_not_exist_are_bounded() {
     let put = |route: &str, value: &str| {
         world.change(&format!("PUT /api/properties/{}", name(route)), value)
     };
-    assert_eq!(status(&put("later", "true")), 200);
+    let first = put("later", "true");
+    assert_eq!(status(&first), 200, "{first}");
+    // A wrong value would keep a reload from adding the route.
+    for (property, value) in [
+        ("circuitBreaker.errorThresholdPercentage", "0"),
+        ("circuitBreaker.forceOpen", "maybe"),
+        ("execution.isolation.semaphore.maxConcurrentRequests", "0"),
+        ("execution.isolation.semaphore.maxConcurrentRequests", "abc"),
+        ("execution.isolation.thread.timeoutInMilliseconds", "-5"),
+    ] {
+        let name = format!("hystrix.command.later.{property}");
+        let wrong = world.change(&format!("PUT /api/properties/{name}"), value);
+        assert_eq!(status(&wrong), 422, "{property}: {wrong}");
+        assert_has(&wrong, &[property]);
+    }
     for number in 1..1024 {
         let name = name(&format!("r{number}"));
         world.gateway.properties.set(&name, "true").unwrap();

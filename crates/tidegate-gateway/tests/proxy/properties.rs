@@ -34,6 +34,15 @@ impl One {
         assert_eq!(done.status(), "200", "{done:?}");
     }
 
+    /// Reloads the route with these settings, and returns the response.
+    fn reload(&self, settings: &str) -> String {
+        let text = crate::operation::operated(&route(&[&self.back], settings));
+        self.world.files.write("/tidegate.toml", &text);
+        let done = self.world.change("POST /api/reload", "");
+        assert_eq!(done.status(), "200", "{done:?}");
+        done.body
+    }
+
     /// Begins a request that the server has read.
     fn hold(&self, request: &str) -> (Peer, Peer) {
         let client = self.world.send(request);
@@ -333,6 +342,30 @@ fn the_bounds_of_an_adaptive_limit_are_set_in_the_file() {
     assert_eq!(refused.status(), "422");
     assert!(refused.body.contains("adaptive"), "{}", refused.body);
     let _both = [one.hold(GET), one.hold(GET)];
+}
+
+/// A reload may take the effect of a property away, and give it back.
+#[test]
+fn a_property_that_a_reload_leaves_without_effect_says_so() {
+    let one = One::new("limit = 10");
+    one.set(LIMIT, "5");
+    let shown = |one: &One| one.world.get("/api/settings?key=shop").body;
+    assert!(!shown(&one).contains("effect\":\""), "{}", shown(&one));
+    let notes = one.reload("limit = { kind = \"adaptive\", min = 2, initial = 5, max = 50 }");
+    assert!(
+        notes.contains(
+            "maxConcurrentRequests = 5 has no effect: the limit of the route is adaptive"
+        ),
+        "{notes}"
+    );
+    let text = shown(&one);
+    assert!(
+        text.contains("\"without_effect\":\"the limit of the route is adaptive"),
+        "{text}"
+    );
+    let notes = one.reload("limit = 10");
+    assert!(!notes.contains("has no effect"), "{notes}");
+    assert!(!shown(&one).contains("effect\":\""), "{}", shown(&one));
 }
 
 /// Without a breaker, nothing is forced closed: the order is refused, and an order before it stays.
