@@ -634,13 +634,8 @@ fn a_signal_that_comes_while_the_listeners_open_drains_and_removes_their_paths()
         );
         let mut program = Program::start("opens", &text);
         let first = path(round * 4);
-        let connected = || UnixStream::connect(&first).ok();
-        let mut client = loop {
-            if let Some(client) = connected() {
-                break client;
-            }
-            std::thread::yield_now();
-        };
+        let mut client =
+            tidegate_testkit::until_some("it listens", || UnixStream::connect(&first).ok());
         program.signal("TERM");
         client.write_all(GET.as_bytes()).unwrap();
         let mut got = String::new();
