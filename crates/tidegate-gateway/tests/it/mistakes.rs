@@ -447,6 +447,10 @@ fn each_mistake_between_sections_is_found() {
             "t.toml:10:36: upstream.b.health.timeout: a check takes longer",
         ),
         (
+            "[upstream.b]\nservers = \"h:1\"\nhealth = { path = \"/\", every = \"200ms\" }\n[route.b]\nupstream = \"b\"",
+            "t.toml:10:32: upstream.b.health.every: a check takes longer",
+        ),
+        (
             "[upstream.b]\nservers = \"h:1\"\ntls = { cert = \"c.pem\" }\n[route.b]\nupstream = \"b\"",
             "upstream.b.tls.cert: a certificate and its key belong together",
         ),

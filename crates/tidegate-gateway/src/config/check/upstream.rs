@@ -34,9 +34,23 @@ impl Checks<'_> {
             && !self.is_wrong("upstream", upstream, &["health"])
         {
             let what = "a check takes longer than the time between two checks";
-            let every = self.shown(&format!("upstream.{}.health.every", upstream.name));
-            let expected = format!("at most {every}, which is `every`");
-            self.add("upstream", upstream, "health.timeout", what, &expected);
+            let path = |key: &str| format!("upstream.{}.health.{key}", upstream.name);
+            // At the one of the two that is in the file.
+            let (key, expected) = match self.is_default(&path("timeout")) {
+                true => {
+                    let timeout = self.shown(&path("timeout"));
+                    let expected = format!("at least {timeout}, which is `timeout`");
+                    ("health.every", expected)
+                }
+                false => {
+                    let every = self.shown(&path("every"));
+                    (
+                        "health.timeout",
+                        format!("at most {every}, which is `every`"),
+                    )
+                }
+            };
+            self.add("upstream", upstream, key, what, &expected);
         }
         for (index, server) in value.servers.iter().enumerate() {
             if matches!(server.at, Address::Tcp { port: 0, .. }) {
