@@ -49,6 +49,7 @@
 //   source     user-defined sources and the updates of their selector
 //   reactor    delivers readiness events to sources, on pinned and on roaming event loops
 //   channel    a connection: its handle, its state, its socket
+//   local      a network within this process, for tests
 //   pipeline   the handlers of a channel
 //   group      event loops, and how channels are placed on them
 //   server, client, handlers, stream, tls, embedded
@@ -66,6 +67,7 @@ mod events;
 mod group;
 #[cfg(feature = "handlers")]
 pub mod handlers;
+mod local;
 mod message;
 mod message_box;
 mod metrics;
@@ -120,4 +122,5 @@ pub use self::sys::Readiness;
 pub mod internal {
     pub use crate::channel::{HeldInput, PeerProgress, StreamRoom};
     pub use crate::group::{ChannelPlacement, ChannelPlacer};
+    pub use crate::local::{LocalListener, LocalNetwork, LocalSocket};
 }

@@ -137,9 +137,11 @@ impl Transport {
 
     /// Makes the close of the socket a reset, if the transport has resets.
     pub(crate) fn reset_on_close(&self) {
-        if let Self::Tcp(stream) = self {
+        match self {
             // If this fails, the socket is broken, and its end is no better than a reset.
-            let _ = SocketOptions::of(&**stream).set_linger(Duration::ZERO);
+            Self::Tcp(stream) => drop(SocketOptions::of(&**stream).set_linger(Duration::ZERO)),
+            Self::Local(end) => end.reset_on_close(),
+            _ => {}
         }
     }
 
@@ -207,6 +209,7 @@ impl Transport {
         match self {
             Self::Tcp(stream) => stream.local_addr().ok(),
             Self::Udp(socket) => socket.local_addr().ok(),
+            Self::Local(end) => end.local_addr(),
             _ => None,
         }
     }

@@ -118,10 +118,14 @@ impl<P: ChannelPlacement> Client<P> {
         to: String,
         promise: Promise<Channel>,
     ) {
+        let network = self.group.network().cloned();
         let open = move || {
-            let stream = connect_tcp(address)?;
-            let local = stream.local_addr().ok();
-            Ok((Transport::tcp(stream), local, Some(address)))
+            let transport = match network {
+                Some(network) => Transport::Local(network.connect_end(address)?),
+                None => Transport::tcp(connect_tcp(address)?),
+            };
+            let local = transport.local_addr();
+            Ok((transport, local, Some(address)))
         };
         self.open_on(home, Subject::Connect(to), open, promise);
     }

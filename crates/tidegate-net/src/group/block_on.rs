@@ -75,7 +75,8 @@ impl NetGroupBuilder {
             inboxes.push(Arc::clone(driver.inbox()));
             Ok(driver)
         })?;
-        let group = NetGroup::new(loops, watches, Vec::new(), &inboxes);
+        let mut group = NetGroup::new(loops, watches, Vec::new(), &inboxes);
+        group.network = self.network;
         Ok((group, hand))
     }
 }

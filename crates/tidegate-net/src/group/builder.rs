@@ -9,6 +9,7 @@ use tidegate_loop::{
 
 use super::net_group::NetGroup;
 use super::roaming::RoamingSettings;
+use crate::local::LocalNetwork;
 use crate::reactor::PollDriver;
 use crate::sys::SystemPoller;
 
@@ -31,6 +32,7 @@ pub struct NetGroupBuilder {
     pub(super) name: String,
     pub(super) loops: EventLoopGroupBuilder,
     pub(super) roaming: RoamingSettings,
+    pub(super) network: Option<LocalNetwork>,
 }
 
 impl NetGroup {
@@ -41,6 +43,7 @@ impl NetGroup {
             loops: EventLoopGroup::builder(name.clone()),
             name,
             roaming: RoamingSettings::default(),
+            network: None,
         }
     }
 }
@@ -102,6 +105,14 @@ impl NetGroupBuilder {
         self.with_loops(|builder| builder.turn_budget(budget))
     }
 
+    /// Makes clients connect, and servers listen, on `network` instead of with TCP sockets. Unix
+    /// sockets, UDP, and sockets that the program passes in are not affected. For tests.
+    #[doc(hidden)]
+    pub fn local_network(mut self, network: &LocalNetwork) -> Self {
+        self.network = Some(network.clone());
+        self
+    }
+
     fn with_loops(
         mut self,
         set: impl FnOnce(EventLoopGroupBuilder) -> EventLoopGroupBuilder,
@@ -124,6 +135,8 @@ impl NetGroupBuilder {
             inboxes.push(Arc::clone(driver.inbox()));
             Ok(driver)
         })?;
-        Ok(NetGroup::new(loops, watches, Vec::new(), &inboxes))
+        let mut group = NetGroup::new(loops, watches, Vec::new(), &inboxes);
+        group.network = self.network;
+        Ok(group)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tidegate_loop::{BuildError, EventLoop, EventLoopGroup, Pinned, Placement};
 
 use crate::group::LoopTarget;
+use crate::local::LocalNetwork;
 use crate::metrics::IoMetrics;
 use crate::reactor::{IoWatch, RoamingShared};
 use crate::source::{ReactorHandle, SharedInbox};
@@ -42,6 +43,8 @@ pub struct NetGroup<P: Placement = Pinned> {
     roams: Arc<[Arc<RoamingShared>]>,
     /// One for each loop.
     pub(super) reactors: Arc<[ReactorHandle]>,
+    /// Where it connects and listens, if not with sockets.
+    pub(super) network: Option<LocalNetwork>,
 }
 
 impl<P: Placement> NetGroup<P> {
@@ -59,6 +62,7 @@ impl<P: Placement> NetGroup<P> {
             watches: watches.into(),
             roams: roams.into(),
             reactors: inboxes.iter().map(ReactorHandle::new).collect(),
+            network: None,
         }
     }
 
@@ -70,6 +74,11 @@ impl<P: Placement> NetGroup<P> {
     /// Returns the I/O counters of each loop, in the order of the loops.
     pub fn io_metrics(&self) -> Vec<IoMetrics> {
         self.watches.iter().map(IoWatch::metrics).collect()
+    }
+
+    /// Returns the network on which the group connects and listens, if it uses no TCP sockets.
+    pub(crate) fn network(&self) -> Option<&LocalNetwork> {
+        self.network.as_ref()
     }
 
     /// Returns the loop for the next connection.
@@ -101,6 +110,7 @@ impl<P: Placement> Clone for NetGroup<P> {
             watches: Arc::clone(&self.watches),
             roams: Arc::clone(&self.roams),
             reactors: Arc::clone(&self.reactors),
+            network: self.network.clone(),
         }
     }
 }

@@ -153,7 +153,9 @@ impl NetGroupBuilder {
         for (one, roam) in loops.iter().zip(&roams) {
             roam.set_timers(one.timers());
         }
-        Ok(NetGroup::new(loops, watches, roams, &inboxes))
+        let mut group = NetGroup::new(loops, watches, roams, &inboxes);
+        group.network = self.network;
+        Ok(group)
     }
 }
 

@@ -422,11 +422,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
     }
 
     /// Listens on the first of `addresses` that can be bound.
-    fn listen(
-        &self,
-        name: Option<&str>,
-        addresses: &[SocketAddr],
-    ) -> io::Result<Vec<std::net::TcpListener>> {
+    fn listen(&self, name: Option<&str>, addresses: &[SocketAddr]) -> io::Result<Vec<Listener>> {
         let mut last = None;
         for &address in addresses {
             let why = match self.listen_all(address) {
@@ -442,7 +438,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
     }
 
-    fn listen_all(&self, address: SocketAddr) -> io::Result<Vec<std::net::TcpListener>> {
+    fn listen_all(&self, address: SocketAddr) -> io::Result<Vec<Listener>> {
         let loops = match self.accept_loops.len() {
             0 => self.children.loops().len(),
             accept_loops => accept_loops,
@@ -458,9 +454,15 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         Ok(all)
     }
 
-    fn listen_on(&self, address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    fn listen_on(&self, address: SocketAddr) -> io::Result<Listener> {
         let shared = self.reuse_port || self.listeners > 1;
-        listen_tcp(address, shared, self.backlog.max(1))
+        let backlog = self.backlog.max(1);
+        match self.children.network() {
+            Some(network) => network
+                .listen(address, shared, backlog)
+                .map(Listener::Local),
+            None => listen_tcp(address, shared, backlog).map(Listener::Tcp),
+        }
     }
 }
 

@@ -295,6 +295,12 @@ impl ListenerCore {
     ) -> Self {
         accepting.token.store(token.bits(), Ordering::Relaxed);
         let left = accepting.config.backlog;
+        let weak = Arc::downgrade(&accepting);
+        listener.on_arrival(move || {
+            if let Some(accepting) = weak.upgrade() {
+                ListenerShared::look_again(&accepting);
+            }
+        });
         Self {
             listener: Some(listener),
             accepting: ListenerEndGuard(accepting),
@@ -534,7 +540,7 @@ impl IoSource for ListenerCore {
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
-        self.listener.as_mut().map(Listening::source)
+        self.listener.as_mut().and_then(Listening::source)
     }
 
     fn close(&mut self, _: &mut IoContext) {

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::channel::Transport;
+use crate::local::LocalListener;
 use crate::sys::{Adopted, Source, TcpListener, accept_tcp};
 #[cfg(unix)]
 use crate::sys::{UnixListener, accept_unix};
@@ -39,6 +41,27 @@ pub enum Listener {
     /// A Unix socket.
     #[cfg(unix)]
     Unix(std::os::unix::net::UnixListener),
+    /// A listener of a network within this process, for tests.
+    #[doc(hidden)]
+    Local(LocalListener),
+}
+
+impl Listener {
+    /// Returns the listening address, if the socket has one.
+    pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr(),
+            #[cfg(unix)]
+            Self::Unix(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+            Self::Local(listener) => Ok(listener.local_addr()),
+        }
+    }
+}
+
+impl From<LocalListener> for Listener {
+    fn from(listener: LocalListener) -> Self {
+        Self::Local(listener)
+    }
 }
 
 impl From<std::net::TcpListener> for Listener {
@@ -59,6 +82,7 @@ pub(super) enum Listening {
     Tcp(TcpListener),
     #[cfg(unix)]
     Unix(UnixListener),
+    Local(LocalListener),
 }
 
 impl Listening {
@@ -68,6 +92,7 @@ impl Listening {
             Listener::Tcp(listener) => Self::Tcp(TcpListener::adopt(listener)?),
             #[cfg(unix)]
             Listener::Unix(listener) => Self::Unix(UnixListener::adopt(listener)?),
+            Listener::Local(listener) => Self::Local(listener),
         })
     }
 
@@ -77,6 +102,10 @@ impl Listening {
             Self::Tcp(listener) => Listener::Tcp(listener.into_std()),
             #[cfg(unix)]
             Self::Unix(listener) => Listener::Unix(listener.into_std()),
+            Self::Local(listener) => {
+                listener.on_arrival(None);
+                Listener::Local(listener)
+            }
         }
     }
 
@@ -86,6 +115,7 @@ impl Listening {
             Self::Tcp(listener) => listener.local_addr().ok(),
             #[cfg(unix)]
             Self::Unix(_) => None,
+            Self::Local(listener) => Some(listener.local_addr()),
         }
     }
 
@@ -105,6 +135,7 @@ impl Listening {
                     |path| path.display().to_string(),
                 )
             }
+            Self::Local(listener) => listener.local_addr().to_string(),
         }
     }
 
@@ -116,14 +147,29 @@ impl Listening {
             }
             #[cfg(unix)]
             Self::Unix(listener) => Ok((Transport::unix(accept_unix(listener)?), None)),
+            Self::Local(listener) => {
+                let end = listener.accept_end()?;
+                let peer = end.peer_addr();
+                Ok((Transport::Local(end), peer))
+            }
         }
     }
 
-    pub(super) fn source(&mut self) -> &mut dyn Source {
+    /// Sets what is called when a connection comes, if the socket has no poller. It is called now if
+    /// one waits already.
+    pub(super) fn on_arrival(&self, call: impl Fn() + Send + Sync + 'static) {
+        if let Self::Local(listener) = self {
+            listener.on_arrival(Some(Arc::new(call)));
+        }
+    }
+
+    /// Returns what the poller watches, if there is something.
+    pub(super) fn source(&mut self) -> Option<&mut dyn Source> {
         match self {
-            Self::Tcp(listener) => listener,
+            Self::Tcp(listener) => Some(listener),
             #[cfg(unix)]
-            Self::Unix(listener) => listener,
+            Self::Unix(listener) => Some(listener),
+            Self::Local(_) => None,
         }
     }
 }
