@@ -31,10 +31,7 @@ fn a_drain_finishes_requests_and_ends_idle_connections() {
     );
     let summary = drained.wait().unwrap();
     assert_eq!((summary.open, summary.cut), (2, 0));
-    assert!(
-        TcpStream::connect(fixture.address()).is_err(),
-        "nothing listens"
-    );
+    assert!(fixture.refuses(&fixture.address()), "nothing listens");
 }
 
 #[test]

@@ -18,8 +18,8 @@ fn a_fallback_may_be_another_upstream() {
     assert_eq!(response.body, "ok");
     assert_eq!(response.field("tidegate-failed"), Some("connect shop"));
     // It fails, too.
-    client.write(GET);
     let _other = other.stop();
+    client.write(GET);
     let response = client.message();
     assert_eq!(response.status(), "502");
     fixture.wait_idle();

@@ -21,7 +21,7 @@ fn responded(mut peer: Peer, response: &str) -> Message {
     let request = peer.message();
     // A check may end before it has read a large body.
     let _ = peer.0.write_all(response.as_bytes());
-    let _ = peer.0.shutdown(std::net::Shutdown::Write);
+    peer.0.shutdown_output();
     peer.rest();
     request
 }
@@ -87,21 +87,15 @@ fn a_server_is_down_after_failures_and_up_after_successes() {
 /// Sends a request, and responds if it reaches the server.
 fn ask(fixture: &Fixture, back: &Upstream) -> Message {
     let mut client = fixture.send(&GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
-    client
-        .0
-        .set_read_timeout(Some(Duration::from_millis(20)))
-        .unwrap();
+    client.0.set_timeout(Some(Duration::from_millis(20)));
     let mut byte = [0];
-    back.0.set_nonblocking(true).unwrap();
     let served = tidegate_testkit::until_some("the request ends or reaches the server", || {
-        if let Ok((stream, _)) = back.0.accept() {
-            stream.set_nonblocking(false).unwrap();
-            return Some(Some(Peer::new(stream)));
+        if let Some(server) = back.try_accept() {
+            return Some(Some(server));
         }
         client.0.peek(&mut byte).is_ok().then_some(None)
     });
-    back.0.set_nonblocking(false).unwrap();
-    client.0.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.0.set_timeout(Some(PATIENCE));
     if let Some(mut server) = served {
         server.serve(FINE);
     }
@@ -157,7 +151,7 @@ fn a_server_to_which_no_connection_can_be_made_is_down_until_there_is_one() {
     let start = format!("upstream.back {at}: is down: ");
     assert!(told(&world)[0].starts_with(&start), "{:?}", told(&world));
     assert_eq!(world.send(GET).message().status(), "503");
-    let back = Upstream(TcpListener::bind(&at).unwrap());
+    let back = Upstream::at(&at);
     await_check(&world.clock, &back);
     tidegate_testkit::until("it is up", || told(&world).len() > 1);
     assert_eq!(told(&world)[1..], [format!("upstream.back {at}: is up")]);

@@ -21,7 +21,7 @@ pub(crate) fn serve_all(back: Upstream) -> Arc<AtomicU64> {
     let responses = Arc::<AtomicU64>::default();
     let all = Arc::clone(&responses);
     start(move || {
-        while let Ok((stream, _)) = back.0.accept() {
+        while let Ok(stream) = back.0.accept() {
             let responses = Arc::clone(&responses);
             start(move || serve(Peer::new(stream), &responses));
         }
@@ -44,7 +44,7 @@ fn serve(mut peer: Peer, responses: &AtomicU64) {
             peer.write(
                 "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n",
             );
-            let mut own = peer.0.try_clone().unwrap();
+            let mut own = peer.0.another();
             let _ = io::copy(&mut peer.0, &mut own);
             return;
         }
@@ -134,7 +134,7 @@ fn await_answers(answered: &[Arc<AtomicU64>]) {
 
 #[test]
 fn a_signal_under_load_loses_no_request() {
-    let back = Upstream::new();
+    let back = Upstream::on_socket();
     let text = format!(
         "[listen]\nhttp = \"127.0.0.1:0\"\n[log]\nsuccess = 0\n\
          [drain]\nannounce = \"300ms\"\ndeadline = \"20s\"\n{}",

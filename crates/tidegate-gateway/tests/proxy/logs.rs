@@ -418,7 +418,7 @@ fn a_body_that_is_too_large_or_too_late_is_logged_with_its_status() {
     );
     let world = World::new(&limited);
     // A length above the limit of the listener.
-    let mut client = Peer::new(TcpStream::connect(world.address("small")).unwrap());
+    let mut client = world.connect("small");
     client.write("POST /declared HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n");
     assert_eq!(client.message().status(), "413");
     let expected = [
@@ -428,7 +428,7 @@ fn a_body_that_is_too_large_or_too_late_is_logged_with_its_status() {
     ];
     has(&world.lines(1)[0], &expected);
     // One that is not declared, and one that does not come.
-    let mut client = Peer::new(TcpStream::connect(world.address("small")).unwrap());
+    let mut client = world.connect("small");
     client.write("POST /sent HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     let _first = back.accept();
     client.write("4\r\nabcd\r\n0\r\n\r\n");

@@ -1,5 +1,5 @@
-//! The gateway over local sockets. The tests play the clients and the servers; time is a manual
-//! clock.
+//! The gateway over pairs of channels within the process, and over sockets for what only sockets have.
+//! The tests play the clients and the servers; time is a manual clock.
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod again;
@@ -38,6 +38,7 @@ mod stale;
 mod starved;
 mod steps;
 mod storm;
+mod streams;
 mod trailers;
 mod trust;
 mod tunnels;
@@ -49,7 +50,6 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tidegate::ManualClock;
 use tidegate::isolate::{Event, Isolation};
 use tidegate::net::NetGroup;
@@ -57,6 +57,7 @@ use tidegate_gateway::config::{Config, Disk, load};
 use tidegate_gateway::serve::Gateway;
 
 use steps::{pass, serve_first, with_other};
+use streams::{Listener, Stream, Wires};
 
 /// How long a test waits for bytes before it fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -92,6 +93,7 @@ struct Fixture {
     isolation: Isolation,
     clock: ManualClock,
     group: NetGroup,
+    wires: Wires,
 }
 
 impl Fixture {
@@ -99,13 +101,18 @@ impl Fixture {
         Self::with_loops(text, 1)
     }
 
+    /// Makes one that is connected with sockets.
+    fn on_sockets(text: &str) -> Self {
+        Self::with(text, 1, Wires::Sockets)
+    }
+
     fn with_loops(text: &str, loops: usize) -> Self {
+        Self::with(text, loops, Wires::Local)
+    }
+
+    fn with(text: &str, loops: usize, wires: Wires) -> Self {
         let clock = ManualClock::new();
-        let group = NetGroup::builder("gateway")
-            .loops(loops)
-            .clock(&clock)
-            .build()
-            .unwrap();
+        let group = group("gateway", loops, wires, &clock);
         let isolation = Isolation::builder().clock(&clock).build().unwrap();
         let gateway = Gateway::start(config(text), &group, &isolation).unwrap();
         Self {
@@ -113,6 +120,7 @@ impl Fixture {
             isolation,
             clock,
             group,
+            wires,
         }
     }
 
@@ -126,8 +134,17 @@ impl Fixture {
     }
 
     fn client(&self) -> Peer {
-        let stream = TcpStream::connect(self.address()).unwrap();
-        Peer::new(stream)
+        self.connect(&self.address())
+    }
+
+    /// Connects to a listener.
+    fn connect(&self, address: &str) -> Peer {
+        Peer::new(self.wires.connect(address).unwrap())
+    }
+
+    /// Returns `true` if nothing listens there.
+    fn refuses(&self, address: &str) -> bool {
+        self.wires.connect(address).is_err()
     }
 
     /// Sends a request on a connection of its own and returns the connection.
@@ -178,10 +195,21 @@ impl Fixture {
         servers.iter().map(|server| server.in_flight).collect()
     }
 
-    /// Waits until every request has given its permit back.
+    /// Waits until every request has given its permit back and is counted, which comes after it.
     fn wait_idle(&self) {
         tidegate_testkit::until("no request is in flight", || self.active() == 0);
+        self.clock.settle();
     }
+}
+
+/// Makes event loops on a manual clock.
+fn group(name: &str, loops: usize, wires: Wires, clock: &ManualClock) -> NetGroup {
+    let group = NetGroup::builder(name).loops(loops).clock(clock);
+    let group = match wires.network() {
+        Some(network) => group.local_network(network),
+        None => group,
+    };
+    group.build().unwrap()
 }
 
 /// Returns the sections of one route to these servers.
@@ -198,38 +226,43 @@ fn route(servers: &[&Upstream], settings: &str) -> String {
 }
 
 /// A server that the test plays.
-struct Upstream(TcpListener);
+struct Upstream(Listener);
 
 impl Upstream {
     fn new() -> Self {
-        Self(TcpListener::bind("127.0.0.1:0").unwrap())
+        Self::at("127.0.0.1:0")
+    }
+
+    /// Makes one that listens here.
+    fn at(address: &str) -> Self {
+        Self(Wires::Local.listen(address).unwrap())
+    }
+
+    /// Makes one with a socket.
+    fn on_socket() -> Self {
+        Self(Wires::Sockets.listen("127.0.0.1:0").unwrap())
     }
 
     fn address(&self) -> String {
-        self.0.local_addr().unwrap().to_string()
+        self.0.local_addr().to_string()
     }
 
     fn accept(&self) -> Peer {
-        let mut ready = [PollFd::new(&self.0, PollFlags::IN)];
-        let patience = Timespec::try_from(PATIENCE).unwrap();
-        let came = poll(&mut ready, Some(&patience)).unwrap();
-        assert_eq!(came, 1, "nobody connects");
-        Peer::new(self.0.accept().unwrap().0)
+        Peer::new(self.0.accept_patiently())
     }
 
     /// Accepts a connection if one waits.
     fn try_accept(&self) -> Option<Peer> {
-        self.0.set_nonblocking(true).unwrap();
-        let accepted = self.0.accept();
-        self.0.set_nonblocking(false).unwrap();
-        let (stream, _) = accepted.ok()?;
-        stream.set_nonblocking(false).unwrap();
-        Some(Peer::new(stream))
+        self.0.try_accept().ok().map(Peer::new)
     }
 
     /// Stops listening. As long as a connection of it lives, no other test gets its port.
-    fn stop(self) -> (TcpStream, Peer) {
-        let held = TcpStream::connect(self.address()).unwrap();
+    fn stop(self) -> (Stream, Peer) {
+        let wires = match &self.0 {
+            Listener::Local(_) => Wires::Local,
+            Listener::Tcp(_) => Wires::Sockets,
+        };
+        let held = wires.connect(self.address()).unwrap();
         (held, self.accept())
     }
 
@@ -240,12 +273,15 @@ impl Upstream {
 }
 
 /// The test's end of a connection.
-struct Peer(TcpStream);
+struct Peer(Stream);
 
 impl Peer {
-    fn new(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
+    fn new(stream: impl Into<Stream>) -> Self {
+        let stream = stream.into();
+        stream.set_timeout(Some(PATIENCE));
+        if let Stream::Tcp(socket) = &stream {
+            socket.set_nodelay(true).unwrap();
+        }
         Self(stream)
     }
 
@@ -299,15 +335,10 @@ impl Peer {
 
 /// Returns which of these peers has received something first.
 fn first_readable(peers: &[&Peer]) -> usize {
-    let polled = peers.iter().map(|peer| PollFd::new(&peer.0, PollFlags::IN));
-    let mut polled: Vec<_> = polled.collect();
-    let patience = Timespec::try_from(PATIENCE).unwrap();
-    assert!(
-        poll(&mut polled, Some(&patience)).unwrap() > 0,
-        "nothing comes"
-    );
-    let is_ready = |one: &PollFd<'_>| !one.revents().is_empty();
-    polled.iter().position(is_ready).unwrap()
+    tidegate_testkit::until_some("something comes", || {
+        let mut peers = peers.iter();
+        peers.position(|peer| peer.0.wait_readable(Duration::ZERO))
+    })
 }
 
 /// A head and its body.

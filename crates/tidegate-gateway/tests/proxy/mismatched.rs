@@ -39,7 +39,7 @@ fn assert_one_report(said: &str, parts: &[&str]) {
 
 #[test]
 fn a_plain_server_behind_an_upstream_with_tls_is_one_that_cannot_be_reached() {
-    let (files, back) = (Files::new("plain-server"), Upstream::new());
+    let (files, back) = (Files::new("plain-server"), Upstream::on_socket());
     files.write("back", "back.example");
     let roots = files.0.join("back.pem");
     let tls = format!("tls = {{ name = \"back.example\", roots = {roots:?} }}\n");
@@ -63,7 +63,7 @@ fn a_plain_server_behind_an_upstream_with_tls_is_one_that_cannot_be_reached() {
 
 #[test]
 fn a_server_of_tls_behind_a_plain_upstream_gives_a_bad_response() {
-    let back = Upstream::new();
+    let back = Upstream::on_socket();
     let mut program = start("tls-server", &back, "");
     let mut server = None;
     let response = ask(&mut program, || {

@@ -48,7 +48,7 @@ const PROXIED: &str = "proxy_protocol = true\ntrust = [\"127.0.0.0/8\"]";
 #[test]
 fn two_listeners_exchange_their_addresses() {
     let _alone = no_forks();
-    let fixture = Fixture::new("[route.r]\nrespond = 200\n");
+    let fixture = Fixture::on_sockets("[route.r]\nrespond = 200\n");
     let (one, two) = (port(), port());
     let (one, two) = (format!("127.0.0.1:{one}"), format!("127.0.0.1:{two}"));
     reload(&fixture, &[("a", &one, ""), ("b", &two, PROXIED)]);
@@ -69,7 +69,7 @@ fn two_listeners_exchange_their_addresses() {
 #[test]
 fn nobody_is_refused_while_listeners_exchange_their_addresses() {
     let _alone = no_forks();
-    let fixture = Fixture::new("[route.r]\nrespond = 200\n");
+    let fixture = Fixture::on_sockets("[route.r]\nrespond = 200\n");
     let (one, two) = (port(), port());
     let (one, two) = (format!("127.0.0.1:{one}"), format!("127.0.0.1:{two}"));
     reload(&fixture, &[("a", &one, ""), ("b", &two, "")]);
@@ -102,7 +102,7 @@ fn nobody_is_refused_while_listeners_exchange_their_addresses() {
 #[test]
 fn a_listener_moves_to_all_addresses_of_its_port_and_back() {
     let _alone = no_forks();
-    let fixture = Fixture::new("[route.r]\nrespond = 200\n");
+    let fixture = Fixture::on_sockets("[route.r]\nrespond = 200\n");
     let port = port();
     let (one, all) = (format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"));
     let other = format!("127.0.0.2:{port}");
@@ -159,7 +159,7 @@ fn clients_that_wait_at_the_old_address_are_accepted() {
 #[test]
 fn a_move_that_fails_leaves_the_old_listener() {
     let _alone = no_forks();
-    let fixture = Fixture::new("[route.r]\nrespond = 200\n");
+    let fixture = Fixture::on_sockets("[route.r]\nrespond = 200\n");
     let port = port();
     let (one, all) = (format!("127.0.0.1:{port}"), format!("0.0.0.0:{port}"));
     reload(&fixture, &[("a", &one, "")]);
@@ -195,7 +195,7 @@ fn unix_sockets_belong_to_their_paths() {
         client.read_exact(&mut start).unwrap();
         String::from_utf8(start.to_vec()).unwrap()
     };
-    let fixture = Fixture::new("[route.r]\nrespond = 200\n");
+    let fixture = Fixture::on_sockets("[route.r]\nrespond = 200\n");
     let (one, two, also) = (path("one"), path("two"), path("./two"));
     let rows = [
         [("a", &one), ("b", &two)],

@@ -24,12 +24,9 @@ struct Named {
 
 /// Opens servers on two addresses with one port.
 fn two_servers() -> (Upstream, Upstream) {
-    tidegate_testkit::until_some("a port is free on both addresses", || {
-        let one = Upstream::new();
-        let port = one.0.local_addr().unwrap().port();
-        let two = TcpListener::bind(("127.0.0.2", port)).ok()?;
-        Some((one, Upstream(two)))
-    })
+    let one = Upstream::new();
+    let two = Upstream::at(&format!("127.0.0.2:{}", one.0.local_addr().port()));
+    (one, two)
 }
 
 fn text(port: u16, settings: &str) -> String {
@@ -87,7 +84,7 @@ impl Named {
 }
 
 fn address(server: &Upstream) -> SocketAddr {
-    server.0.local_addr().unwrap()
+    server.0.local_addr()
 }
 
 #[test]

@@ -133,10 +133,7 @@ impl World {
         let files = Arc::new(Files::default());
         files.write("/tidegate.toml", &text);
         let clock = ManualClock::new();
-        let group = |name: &str, loops: usize| {
-            let builder = NetGroup::builder(name).loops(loops);
-            builder.clock(&clock).build()
-        };
+        let group = |name: &str, loops: usize| group(name, loops, Wires::Local, &clock);
         let mut reports = Reports::new((&clock).into());
         if let Some(start) = start {
             let clock = tidegate::Clock::from(&clock);
@@ -150,8 +147,8 @@ impl World {
         let properties = Properties::new();
         let isolation = Isolation::builder().properties(properties.clone());
         let parts = OperationParts {
-            group: group("gateway", loops).unwrap(),
-            own: group("operate", 1).unwrap(),
+            group: group("gateway", loops),
+            own: group("operate", 1),
             isolation: isolation.clock(&clock).build().unwrap(),
             properties,
             reports,
@@ -190,9 +187,19 @@ impl World {
         own.next().unwrap().1
     }
 
+    /// Connects to a listener.
+    pub(crate) fn connect(&self, listener: &str) -> Peer {
+        Peer::new(Wires::Local.connect(self.address(listener)).unwrap())
+    }
+
+    /// Returns `true` if nothing listens there.
+    pub(crate) fn refuses(&self, listener: &str) -> bool {
+        Wires::Local.connect(self.address(listener)).is_err()
+    }
+
     /// Sends a request through the gateway.
     pub(crate) fn send(&self, request: &str) -> Peer {
-        let mut client = Peer::new(TcpStream::connect(self.address("http")).unwrap());
+        let mut client = self.connect("http");
         client.write(request);
         client
     }
@@ -205,7 +212,7 @@ impl World {
 
     /// Sends a request to the listener for operators, and returns the connection.
     pub(crate) fn operator(&self, line: &str, fields: &str, body: &str) -> Peer {
-        let mut peer = Peer::new(TcpStream::connect(self.address("admin")).unwrap());
+        let mut peer = self.connect("admin");
         let length = body.len();
         peer.write(&format!(
             "{line} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{fields}\r\n{body}"

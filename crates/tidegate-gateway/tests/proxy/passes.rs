@@ -398,9 +398,7 @@ fn a_large_request_reaches_the_server_whole() {
 
 /// Returns `true` if the socket takes more.
 fn takes_more(peer: &Peer) -> bool {
-    let mut polled = [PollFd::new(&peer.0, PollFlags::OUT)];
-    let patience = Timespec::try_from(PATIENCE).unwrap();
-    poll(&mut polled, Some(&patience)).unwrap() == 1
+    peer.0.wait_writable(PATIENCE)
 }
 
 #[test]
@@ -443,7 +441,6 @@ fn small_pieces_of_a_request_pass_when_the_server_takes_more() {
     let fixture = Fixture::with_route(&[&back], "timeout = false");
     let head = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut client = fixture.send(head);
-    client.0.set_write_timeout(Some(PATIENCE)).unwrap();
     let mut server = back.accept();
     server.head();
     let mut body = format!("400\r\n{}\r\n", "x".repeat(1024)).repeat(PIECES);
@@ -539,7 +536,7 @@ fn fields_of_a_trusted_peer_are_kept() {
     let fixture = Fixture::new(&text);
     let addresses = fixture.gateway.addresses();
     let inside = addresses.iter().find(|(name, _)| name == "inside").unwrap();
-    let mut client = Peer::new(TcpStream::connect(&inside.1).unwrap());
+    let mut client = fixture.connect(&inside.1);
     client.write(
         "GET /a HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 1.2.3.4\r\nX-Request-Id: r1\r\n\r\n",
     );

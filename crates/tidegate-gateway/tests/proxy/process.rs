@@ -181,7 +181,7 @@ fn text(back: &Upstream, drain: &str) -> String {
 
 #[test]
 fn a_server_that_cannot_be_reached_is_reported_with_the_cause() {
-    let gone = Upstream::new();
+    let gone = Upstream::on_socket();
     let text = text(&gone, "");
     let _port = gone.stop();
     let mut program = Program::start("unreachable", &text);
@@ -197,7 +197,7 @@ fn a_server_that_cannot_be_reached_is_reported_with_the_cause() {
 /// A proxy in front that is missing in `trust` would be found out by nothing else.
 #[test]
 fn fields_that_only_a_trusted_peer_may_set_are_reported_once() {
-    let back = Upstream::new();
+    let back = Upstream::on_socket();
     let rows = [
         ("", "X-Forwarded-For: 1.2.3.4-marker\r\n", 1),
         ("", "X-Own: 1\r\n", 0),
@@ -230,7 +230,7 @@ fn fields_that_only_a_trusted_peer_may_set_are_reported_once() {
 /// The client leaves and the server agrees to another protocol in one turn of the loop.
 #[test]
 fn what_comes_for_a_request_that_has_ended_is_not_reported() {
-    let back = Upstream::new();
+    let back = Upstream::on_socket();
     let text = format!("{}tunnel = {{ protocols = \"x\" }}\n", text(&back, ""));
     let mut program = Program::start("ended", &text);
     let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
@@ -248,7 +248,7 @@ fn what_comes_for_a_request_that_has_ended_is_not_reported() {
 
 #[test]
 fn a_change_to_no_protocol_is_reported_as_such() {
-    let back = Upstream::new();
+    let back = Upstream::on_socket();
     let mut program = Program::start(
         "unnamed",
         &text(&back, "").replace(
@@ -268,7 +268,7 @@ fn a_change_to_no_protocol_is_reported_as_such() {
 
 #[test]
 fn a_reader_that_has_stopped_does_not_delay_the_end() {
-    let back = Upstream::new();
+    let back = Upstream::on_socket();
     let mut program = Program::start("unread", &text(&back, "announce = \"0s\""));
     program.address();
     program.fill_output();
@@ -281,7 +281,7 @@ fn a_reader_that_has_stopped_does_not_delay_the_end() {
 #[test]
 fn a_signal_finishes_the_requests_and_the_status_is_0() {
     for signal in ["TERM", "INT"] {
-        let back = Upstream::new();
+        let back = Upstream::on_socket();
         let name = format!("drain-{signal}");
         let mut program = Program::start(&name, &text(&back, "announce = \"0s\""));
         let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
@@ -306,17 +306,11 @@ fn a_signal_finishes_the_requests_and_the_status_is_0() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    for (first, second, announce) in [
-        ("TERM", "TERM", "60s"),
-        ("INT", "INT", "60s"),
-        ("TERM", "INT", "60s"),
-        // It would be over while the loops end.
-        ("TERM", "TERM", "300ms"),
-    ] {
-        let back = Upstream::new();
-        let name = format!("twice-{first}-{second}-{announce}");
+    for (first, second) in [("TERM", "TERM"), ("INT", "INT"), ("TERM", "INT")] {
+        let back = Upstream::on_socket();
+        let name = format!("twice-{first}-{second}");
         let log = LogFile::new(&name);
-        let text = text(&back, &format!("announce = \"{announce}\"")) + &log.section();
+        let text = text(&back, "announce = \"60s\"") + &log.section();
         let mut program = Program::start(&name, &text);
         let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
         client.write(GET);
@@ -343,7 +337,7 @@ fn a_second_signal_ends_at_once() {
 
 #[test]
 fn the_summary_is_the_last_line_and_each_request_has_its_line_before() {
-    let (back, log) = (Upstream::new(), LogFile::new("summary"));
+    let (back, log) = (Upstream::on_socket(), LogFile::new("summary"));
     let text = text(&back, "announce = \"0s\"\ndeadline = \"1ms\"") + &log.section();
     let mut program = Program::start("summary", &text);
     let address = program.address();
@@ -365,7 +359,7 @@ fn the_summary_is_the_last_line_and_each_request_has_its_line_before() {
 
 #[test]
 fn a_hangup_reads_the_file_again_and_a_wrong_one_changes_nothing() {
-    let (one, two) = (Upstream::new(), Upstream::new());
+    let (one, two) = (Upstream::on_socket(), Upstream::on_socket());
     let mut program = Program::start("reload", &text(&one, "announce = \"0s\""));
     let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
     client.write(GET);
@@ -412,7 +406,7 @@ fn a_port_in_use_is_one_sentence_that_says_what_to_do_and_status_1() {
 
 #[test]
 fn a_file_that_changes_is_read_again() {
-    let (one, two) = (Upstream::new(), Upstream::new());
+    let (one, two) = (Upstream::on_socket(), Upstream::on_socket());
     let mut program = Program::start("watch", &text(&one, "announce = \"0s\""));
     let address = program.address();
     program.rewrite(&text(&two, "announce = \"0s\""));
@@ -505,7 +499,7 @@ fn the_service_manager_learns_each_state() {
     let path = std::env::temp_dir().join(format!("tidegate-manager-{}", std::process::id()));
     let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
-    let back = Upstream::new();
+    let back = Upstream::on_socket();
     let mut program = Program::start_with("notify", &text(&back, "announce = \"0s\""), |command| {
         command.env("NOTIFY_SOCKET", &path);
     });
@@ -528,7 +522,7 @@ fn the_service_manager_learns_each_state() {
 
 #[test]
 fn operators_reach_the_program_and_their_changes_are_reported() {
-    let back = Upstream::new();
+    let back = Upstream::on_socket();
     let text = text(&back, "announce = \"60s\"").replace(
         "[drain]",
         "[listen.admin]\nat = \"127.0.0.1:0\"\ntoken = \"${TIDEGATE_TEST_TOKEN}\"\n[drain]",

@@ -195,7 +195,7 @@ fn a_route_raises_and_lowers_the_limit_of_its_listener() {
                 format!("Transfer-Encoding: chunked\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n"),
             ];
             for framing in framings {
-                let mut client = Peer::new(TcpStream::connect(&small.1).unwrap());
+                let mut client = fixture.connect(&small.1);
                 client.write(&format!("POST {path} HTTP/1.1\r\nHost: a\r\n{framing}"));
                 if passes {
                     let mut server = back.accept();

@@ -216,7 +216,7 @@ fn listeners_come_and_go() {
     fixture.gateway.reload(config(more)).unwrap();
     let all = fixture.gateway.addresses();
     assert_eq!((all.len(), all[0].1.as_str()), (2, address.as_str()));
-    let mut client = Peer::new(TcpStream::connect(&all[1].1).unwrap());
+    let mut client = fixture.connect(&all[1].1);
     client.write(GET);
     assert_eq!(client.message().status(), "200");
     fixture
@@ -349,7 +349,7 @@ fn nobody_is_refused_while_the_settings_of_a_listener_change() {
         let client = || {
             let mut served = 0;
             while !ends.load(std::sync::atomic::Ordering::Relaxed) {
-                let mut client = Peer::new(TcpStream::connect(&address).unwrap());
+                let mut client = fixture.connect(&address);
                 client.write(GET);
                 assert_eq!(client.message().status(), "200");
                 served += 1;

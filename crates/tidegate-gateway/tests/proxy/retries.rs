@@ -93,7 +93,7 @@ fn the_budget_is_a_share_of_many_requests() {
         let count = Arc::clone(&attempts);
         // A server that reads each request and closes its connection.
         let fail = move || {
-            while let Ok((stream, _)) = back.0.accept() {
+            while let Ok(stream) = back.0.accept() {
                 Peer::new(stream).message();
                 count.fetch_add(1, Ordering::Relaxed);
             }

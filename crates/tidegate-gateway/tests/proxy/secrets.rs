@@ -119,7 +119,7 @@ fn operator(address: &str, line: &str, token: &str) -> Peer {
 
 #[test]
 fn no_output_of_the_program_contains_a_secret() {
-    let (planted, back) = (Planted::new("run"), Upstream::new());
+    let (planted, back) = (Planted::new("run"), Upstream::on_socket());
     let text = planted.text(&back, "");
     let mut program = Program::start_with("secrets", &text, |one| planted.plant(one));
     let http = program.address();
@@ -238,7 +238,7 @@ fn no_output_of_the_program_contains_a_secret() {
 
 #[test]
 fn no_error_of_a_start_contains_a_secret() {
-    let (planted, back) = (Planted::new("start"), Upstream::new());
+    let (planted, back) = (Planted::new("start"), Upstream::on_socket());
     let whole = planted.text(&back, "");
     let taken = back.address();
     let planted_http = whole.replacen("127.0.0.1:0", &taken, 1);

@@ -86,9 +86,7 @@ fn ask_as(
     };
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let client = ClientConnection::new(Arc::new(config), name).unwrap();
-    let connection = TcpStream::connect(at)?;
-    connection.set_read_timeout(Some(PATIENCE))?;
-    let mut stream = StreamOwned::new(client, connection);
+    let mut stream = StreamOwned::new(client, fixture.connect(at).0);
     stream.write_all(
         GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
             .as_bytes(),
@@ -107,7 +105,7 @@ fn the_name_that_a_client_asks_for_selects_the_certificate() {
         files.write("one", "one.example"),
         files.write("two", "*.two.example"),
     );
-    let fixture = Fixture::new(&format!("{}{HELLO}", files.listener(&["one", "two"])));
+    let fixture = Fixture::on_sockets(&format!("{}{HELLO}", files.listener(&["one", "two"])));
     for (name, certificate) in [("one.example", &one), ("a.two.example", &two)] {
         let text = ask(&fixture, name, certificate).unwrap();
         assert!(
@@ -126,7 +124,7 @@ fn certificates_are_read_again_with_the_configuration() {
     let files = Files::new("again");
     let old = files.write("one", "one.example");
     let text = format!("{}{HELLO}", files.listener(&["one"]));
-    let fixture = Fixture::new(&text);
+    let fixture = Fixture::on_sockets(&text);
     ask(&fixture, "one.example", &old).unwrap();
     let new = files.write("one", "one.example");
     fixture.gateway.reload(config(&text)).unwrap();
@@ -181,9 +179,9 @@ fn the_certificate_of_a_client_is_asked_for_as_the_listener_says() {
     };
     let mut reloaded = None;
     for (mode, expected) in rows {
-        check(&Fixture::new(&text(mode)), mode, expected);
+        check(&Fixture::on_sockets(&text(mode)), mode, expected);
         // Also from the next reload on.
-        let fixture = reloaded.get_or_insert_with(|| Fixture::new(&text(mode)));
+        let fixture = reloaded.get_or_insert_with(|| Fixture::on_sockets(&text(mode)));
         fixture.gateway.reload(config(&text(mode))).unwrap();
         check(fixture, mode, expected);
     }
@@ -205,8 +203,8 @@ fn a_missing_certificate_is_an_error_at_the_start() {
 fn the_server_sees_that_the_client_came_by_tls() {
     let files = Files::new("proto");
     let own = files.write("one", "one.example");
-    let back = Upstream::new();
-    let fixture = Fixture::new(&format!(
+    let back = Upstream::on_socket();
+    let fixture = Fixture::on_sockets(&format!(
         "{}{}",
         files.listener(&["one"]),
         route(&[&back], "")
@@ -221,7 +219,7 @@ fn the_server_sees_that_the_client_came_by_tls() {
 
 #[test]
 fn the_address_of_a_client_comes_from_the_proxy_protocol_of_a_trusted_peer() {
-    let back = Upstream::new();
+    let back = Upstream::on_socket();
     let listener = |trust: &str| {
         format!(
             "[listen.behind]\nat = \"127.0.0.1:0\"\nproxy_protocol = true\ntrust = [\"{trust}\"]\n{}",
@@ -235,9 +233,9 @@ fn the_address_of_a_client_comes_from_the_proxy_protocol_of_a_trusted_peer() {
             .find(|(name, _)| name == "behind")
             .unwrap()
             .1;
-        Peer::new(TcpStream::connect(at).unwrap())
+        fixture.connect(at)
     };
-    let fixture = Fixture::new(&listener("127.0.0.0/8"));
+    let fixture = Fixture::on_sockets(&listener("127.0.0.0/8"));
     let mut client = connect(&fixture);
     client.write(&format!("PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n{GET}"));
     let request = back.accept().serve(OK);
@@ -246,7 +244,7 @@ fn the_address_of_a_client_comes_from_the_proxy_protocol_of_a_trusted_peer() {
     let mut plain = connect(&fixture);
     plain.write(GET);
     assert_eq!(plain.rest(), "", "without the header");
-    let fixture = Fixture::new(&listener("10.0.0.0/8"));
+    let fixture = Fixture::on_sockets(&listener("10.0.0.0/8"));
     let mut unknown = connect(&fixture);
     let _ = unknown
         .0
@@ -256,12 +254,12 @@ fn the_address_of_a_client_comes_from_the_proxy_protocol_of_a_trusted_peer() {
 
 #[test]
 fn a_proxy_header_comes_within_the_time_of_a_head() {
-    let fixture = Fixture::new(
+    let fixture = Fixture::on_sockets(
         "[listen.behind]\nat = \"127.0.0.1:0\"\nproxy_protocol = true\n\
          trust = [\"127.0.0.0/8\"]\nlimits = { head_time = \"5s\" }\n[route.r]\nrespond = 200\n",
     );
     let at = fixture.gateway.addresses()[1].1.clone();
-    let connect = || Peer::new(TcpStream::connect(&at).unwrap());
+    let connect = || fixture.connect(&at);
     let mut slow = connect();
     slow.write("PROXY TCP4 192.");
     // It is accepted after the slow one.

@@ -188,7 +188,7 @@ fn a_connection_without_a_request_is_kept_for_the_time_of_its_upstream() {
 fn requests(back: Upstream) -> Receiver<Peer> {
     let (sender, requests) = mpsc::channel();
     let accept = move || {
-        while let Ok((stream, _)) = back.0.accept() {
+        while let Ok(stream) = back.0.accept() {
             let sender = sender.clone();
             let read = move || {
                 // The head ends before the test responds, and nothing else comes before that.
@@ -199,7 +199,7 @@ fn requests(back: Upstream) -> Receiver<Peer> {
                     head.extend_from_slice(&bytes[..count]);
                     if head.ends_with(b"\r\n\r\n") {
                         head.clear();
-                        let _ = sender.send(Peer(peer.0.try_clone().unwrap()));
+                        let _ = sender.send(Peer(peer.0.another()));
                     }
                 }
             };

@@ -1,6 +1,5 @@
 //! Connections that end before their requests: by the server, when one is to be sent, or by us.
 
-use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,12 +11,12 @@ const POST: &str = "POST /pay HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 
 
 /// What a server does with an idle connection.
 const ENDS: [fn(&mut Peer); 2] = [
-    |server| server.0.shutdown(Shutdown::Write).unwrap(),
+    |server| server.0.shutdown_output(),
     |server| server.write("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"),
 ];
 
 /// Serves a request, and lets the server end its connection while the next request is on its way to it.
-/// Returns the client and that server.
+/// Returns the client and that server. Only a poller finds both in one turn, so they are sockets.
 fn interrupt(
     fixture: &Fixture,
     back: &Upstream,
@@ -36,8 +35,8 @@ fn interrupt(
 fn a_request_that_is_sent_elsewhere_is_not_sent_on_the_old_connection() {
     let rows = ENDS.map(|end| [(end, ""), (end, "retry = 1")]);
     for (end, settings) in rows.into_iter().flatten() {
-        let back = Upstream::new();
-        let fixture = Fixture::with_route(&[&back], settings);
+        let back = Upstream::on_socket();
+        let fixture = Fixture::on_sockets(&route(&[&back], settings));
         let (mut client, mut server) = interrupt(&fixture, &back, POST, end);
         let request = back.accept().serve(OK_CLOSE);
         assert!(request.head.starts_with("POST /pay "), "{}", request.head);
@@ -68,8 +67,8 @@ const BODIES: [(&str, &str, &str); 4] = [
 fn a_body_that_was_read_is_sent_elsewhere_too() {
     for end in ENDS {
         for (fields, begin, rest) in BODIES {
-            let back = Upstream::new();
-            let fixture = Fixture::with_route(&[&back], "");
+            let back = Upstream::on_socket();
+            let fixture = Fixture::on_sockets(&route(&[&back], ""));
             let head = POST.replace("Content-Length: 0", fields);
             let (mut client, mut old) = interrupt(&fixture, &back, &(head + begin), end);
             let mut server = back.accept();
@@ -92,8 +91,8 @@ fn a_body_that_was_read_is_sent_elsewhere_too() {
 
 #[test]
 fn a_long_body_of_which_a_part_was_read_is_not_sent_elsewhere() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "retry = 1");
+    let back = Upstream::on_socket();
+    let fixture = Fixture::on_sockets(&route(&[&back], "retry = 1"));
     let body = "x".repeat(17 * 1024);
     let head = POST.replace("Content-Length: 0", "Content-Length: 17408");
     let (mut client, mut old) = interrupt(&fixture, &back, &(head + &body), ENDS[0]);
@@ -122,10 +121,10 @@ fn an_upload_that_is_given_up_resets_its_connection() {
 
 /// Closes the connections of a server as soon as they are made. It runs on the loop of the gateway, which
 /// finds each connection made and ended at once. Stops after 20 of them.
-fn close_each(home: &EventLoop, back: Arc<TcpListener>, closed: Arc<AtomicU32>) {
+fn close_each(home: &EventLoop, back: Arc<Listener>, closed: Arc<AtomicU32>) {
     let again = home.clone();
     let close = move || {
-        if back.accept().is_ok() {
+        if back.try_accept().is_ok() {
             closed.fetch_add(1, Ordering::Relaxed);
         }
         if closed.load(Ordering::Relaxed) < 20 && Arc::strong_count(&back) > 1 {
@@ -140,7 +139,6 @@ fn a_new_connection_that_ends_at_once_is_replaced_once() {
     for (settings, most) in [("", 2), ("retry = 1", 4)] {
         let back = Upstream::new();
         let fixture = Fixture::with_route(&[&back], settings);
-        back.0.set_nonblocking(true).unwrap();
         let (listener, closed) = (Arc::new(back.0), Arc::<AtomicU32>::default());
         let home = fixture.group.loops().next();
         close_each(home, Arc::clone(&listener), Arc::clone(&closed));

@@ -76,7 +76,7 @@ impl Drop for Starved {
 
 #[test]
 fn without_descriptors_nobody_is_lost_who_waits() {
-    let back = Upstream::new();
+    let back = Upstream::on_socket();
     let mut starved = Starved::start("waits", &route(&[&back], "timeout = \"60s\""));
     let idle = starved.fill();
     let mut waits: Vec<Peer> = (0..3).map(|_| starved.connect()).collect();
@@ -98,7 +98,7 @@ fn without_descriptors_nobody_is_lost_who_waits() {
 /// Neither breaker nor health nor retries take it for a failure of the server.
 #[test]
 fn a_lack_of_descriptors_is_not_the_fault_of_a_server() {
-    let (back, checked) = (Upstream::new(), Upstream::new());
+    let (back, checked) = (Upstream::on_socket(), Upstream::on_socket());
     let settings = "timeout = \"60s\"\nretry = { times = 3, budget = 1.0 }\n\
                     breaker = { error_rate = 1, volume = 1, sleep = \"60s\" }";
     let text = format!(
@@ -111,19 +111,18 @@ fn a_lack_of_descriptors_is_not_the_fault_of_a_server() {
     serve_all(checked);
     let mut starved = Starved::start("fault", &text);
     let mut idle = starved.fill();
-    back.0.set_nonblocking(true).unwrap();
     // The first ones may still get a descriptor.
     let mut served = Vec::new();
     let refused = idle.iter_mut().find_map(|client| {
         client.write(GET);
-        client.0.set_nonblocking(true).unwrap();
+        client.0.set_nonblocking(true);
         let (before, mut is_refused) = (served.len(), false);
         tidegate_testkit::until("it is passed on or refused", || {
-            served.extend(back.0.accept().ok());
+            served.extend(back.0.try_accept().ok());
             is_refused = client.0.peek(&mut [0]).is_ok();
             is_refused || served.len() > before
         });
-        client.0.set_nonblocking(false).unwrap();
+        client.0.set_nonblocking(false);
         is_refused.then(|| client.message())
     });
     let refused = refused.unwrap();
@@ -136,7 +135,6 @@ fn a_lack_of_descriptors_is_not_the_fault_of_a_server() {
         assert!(checks.contains("not checked: "), "{checks}");
     }
     drop(idle);
-    back.0.set_nonblocking(false).unwrap();
     let mut client = starved.connect();
     client.write(&GET.replace("/a", "/checked"));
     let message = client.message();

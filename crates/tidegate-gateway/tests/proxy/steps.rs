@@ -54,7 +54,7 @@ pub(crate) fn pass(fixture: &Fixture, back: &Upstream) {
 pub(crate) fn connect(fixture: &Fixture, name: &str) -> Peer {
     let addresses = fixture.gateway.addresses();
     let found = addresses.iter().find(|(own, _)| own == name);
-    Peer::new(TcpStream::connect(&found.unwrap().1).unwrap())
+    fixture.connect(&found.unwrap().1)
 }
 
 /// More than a gateway and the memory of the systems take while nobody reads.
@@ -65,7 +65,7 @@ pub(crate) const ENDLESS: usize = 512 << 20;
 pub(crate) fn write_until_stalled(fixture: &Fixture, peer: &mut Peer) -> usize {
     let (mut written, mut turns) = (0, 0);
     let bytes = [b'x'; 1 << 16];
-    peer.0.set_nonblocking(true).unwrap();
+    peer.0.set_nonblocking(true);
     while written < ENDLESS && turns < 20 {
         match peer.0.write(&bytes[..bytes.len().min(ENDLESS - written)]) {
             Ok(count) => (written, turns) = (written + count, 0),
@@ -78,7 +78,7 @@ pub(crate) fn write_until_stalled(fixture: &Fixture, peer: &mut Peer) -> usize {
             }
         }
     }
-    peer.0.set_nonblocking(false).unwrap();
+    peer.0.set_nonblocking(false);
     written
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::ErrorKind;
-use std::net::{Shutdown, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -90,17 +90,17 @@ fn number(head: &str) -> Option<u64> {
 
 /// A server that does anything. It ends with the process.
 fn hostile(seen: &Arc<Seen>, seed: u64) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = Wires::Local.listen("127.0.0.1:0").unwrap();
+    let address = listener.local_addr();
     let seen = Arc::clone(seen);
     start(move || {
-        while let Ok((stream, _)) = listener.accept() {
+        while let Ok(stream) = listener.accept() {
             let own = seen.connections.fetch_add(1, Ordering::Relaxed);
             let (seen, mut rng) = (Arc::clone(&seen), Rng::new(seed ^ own));
             start(move || {
                 let mut peer = Peer::new(stream);
                 // The gateway keeps connections for as long as it wants.
-                peer.0.set_read_timeout(None).unwrap();
+                peer.0.set_timeout(None);
                 while serve(&mut peer, &seen, &mut rng).is_some() {}
             });
         }
@@ -124,7 +124,7 @@ fn serve(peer: &mut Peer, seen: &Seen, rng: &mut Rng) -> Option<()> {
     if field(&request.head, "upgrade").is_some() && rng.chance(0.8) {
         let fields = "Connection: upgrade\r\nUpgrade: echo\r\n";
         write(&head("101 Switching Protocols", fields))?;
-        let mut own = peer.0.try_clone().ok()?;
+        let mut own = peer.0.another();
         let _ = io::copy(&mut peer.0, &mut own);
         return None;
     }
@@ -185,7 +185,7 @@ fn client(address: &str, numbers: &AtomicU64, rng: &mut Rng) -> Told {
     let mut told = Told::default();
     let mut kept: Option<Peer> = None;
     for _ in 0..REQUESTS {
-        let connect = || Peer::new(TcpStream::connect(address).unwrap());
+        let connect = || Peer::new(Wires::Local.connect(address).unwrap());
         let mut peer = kept.take().unwrap_or_else(connect);
         let own = numbers.fetch_add(1, Ordering::Relaxed);
         let (text, is_head) = request(own, rng);
@@ -196,7 +196,7 @@ fn client(address: &str, numbers: &AtomicU64, rng: &mut Rng) -> Told {
         if rng.chance(0.1) {
             told.sent.push((own, false));
             if rng.chance(0.5) {
-                let _ = peer.0.shutdown(Shutdown::Both);
+                peer.0.shutdown_output();
             }
             continue;
         }

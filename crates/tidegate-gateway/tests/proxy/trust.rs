@@ -14,7 +14,7 @@ use crate::secure::{Files, pass, told};
 use crate::steps::output;
 use crate::*;
 
-type Stream = StreamOwned<ServerConnection, TcpStream>;
+type Stream = StreamOwned<ServerConnection, crate::Stream>;
 
 /// The settings of an upstream with TLS, to one server.
 fn upstream(files: &Files, back: &Upstream) -> String {
@@ -69,11 +69,11 @@ fn identity(stream: &Stream) -> &CertificateDer<'static> {
 
 #[test]
 fn a_new_identity_is_used_by_new_connections_and_requests_in_flight_finish() {
-    let (files, back) = (Files::new("identity"), Upstream::new());
+    let (files, back) = (Files::new("identity"), Upstream::on_socket());
     files.write("back", "back.example");
     let old = files.write("own", "gateway.example");
     let text = upstream(&files, &back);
-    let fixture = Fixture::new(&text);
+    let fixture = Fixture::on_sockets(&text);
     let mut client = fixture.send(GET);
     let mut first = accept(&back, &files, &[&old]);
     request(&mut first);
@@ -116,11 +116,11 @@ fn a_new_identity_is_used_by_new_connections_and_requests_in_flight_finish() {
 
 #[test]
 fn new_roots_count_after_a_reload() {
-    let (files, back) = (Files::new("roots"), Upstream::new());
+    let (files, back) = (Files::new("roots"), Upstream::on_socket());
     files.write("back", "back.example");
     let own = files.write("own", "gateway.example");
     let text = upstream(&files, &back);
-    let fixture = Fixture::new(&text);
+    let fixture = Fixture::on_sockets(&text);
     files.write("back", "back.example");
     let mut client = fixture.send(GET);
     let mut refused = accept(&back, &files, &[&own]);
@@ -147,7 +147,7 @@ fn until(year: i32) -> CertificateParams {
 
 #[test]
 fn certificates_towards_servers_are_reported_before_they_expire() {
-    let (files, back) = (Files::new("trusted"), Upstream::new());
+    let (files, back) = (Files::new("trusted"), Upstream::on_socket());
     files.write_with("back", until(2025));
     files.write_with("own", until(2025));
     // 2025-02-01.
@@ -170,7 +170,7 @@ fn certificates_towards_servers_are_reported_before_they_expire() {
 
 #[test]
 fn a_certificate_towards_servers_that_cannot_be_used_is_a_mistake_with_its_place() {
-    let (files, back) = (Files::new("untrusted"), Upstream::new());
+    let (files, back) = (Files::new("untrusted"), Upstream::on_socket());
     files.write("back", "back.example");
     files.write("other", "other.example");
     let text = upstream(&files, &back);
@@ -225,12 +225,12 @@ fn column(text: &str, setting: &str) -> usize {
 
 #[test]
 fn a_server_that_is_silent_in_the_handshake_is_left_after_the_time_for_a_connection() {
-    let (files, back) = (Files::new("silent"), Upstream::new());
+    let (files, back) = (Files::new("silent"), Upstream::on_socket());
     files.write("back", "back.example");
     files.write("own", "gateway.example");
     let text = upstream(&files, &back);
     let text = text.replace("max_in_flight", "connect_timeout = \"2s\"\nmax_in_flight");
-    let fixture = Fixture::new(&text);
+    let fixture = Fixture::on_sockets(&text);
     let mut client = fixture.send(GET);
     let mut server = back.accept();
     // The handshake has begun.
@@ -246,7 +246,7 @@ fn the_roots_of_the_platform_are_trusted_towards_servers() {
     let files = Files::new("platform");
     files.write("back", "back.example");
     files.write("other", "back.example");
-    let back = Upstream::new();
+    let back = Upstream::on_socket();
     let text = format!(
         "[listen]\nhttp = \"127.0.0.1:0\"\n[drain]\nannounce = \"0s\"\n\
          [upstream.back]\nservers = \"{}\"\ntls = {{ name = \"back.example\" }}\n\

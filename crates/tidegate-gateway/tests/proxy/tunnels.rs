@@ -1,7 +1,5 @@
 //! WebSockets and other upgrades.
 
-use std::net::Shutdown;
-
 use tidegate::metrics::{Collect, Metric, MetricVisitor};
 
 use crate::*;
@@ -44,7 +42,7 @@ fn bytes_pass_unchanged_in_both_directions() {
         assert_eq!(client.bytes(5), "pong!");
     }
     // The end of one half.
-    client.0.shutdown(Shutdown::Write).unwrap();
+    client.0.shutdown_output();
     assert_eq!(server.rest(), "");
     server.write("last");
     drop(server);
@@ -141,11 +139,11 @@ fn a_tunnel_outlives_its_listener_and_the_deadline_of_drains() {
     };
     let fixture = Fixture::new(&routes("[listen.more]\nat = \"127.0.0.1:0\"\n"));
     let more = fixture.gateway.addresses()[1].1.clone();
-    let mut idle = Peer::new(TcpStream::connect(&more).unwrap());
+    let mut idle = fixture.connect(&more);
     idle.write(GET);
     back.accept().serve(OK_CLOSE);
     assert_eq!(idle.message().body, "ok");
-    let (mut client, mut server) = open_on(Peer::new(TcpStream::connect(&more).unwrap()), &back);
+    let (mut client, mut server) = open_on(fixture.connect(&more), &back);
     fixture.gateway.reload(config(&routes(""))).unwrap();
     assert_eq!(idle.rest(), "", "an idle connection ends");
     for _ in 0..3 {

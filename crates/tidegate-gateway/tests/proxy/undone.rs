@@ -43,7 +43,7 @@ fn a_reload_that_fails_at_a_listener_changes_no_command() {
         passing("judged", "breaker = { window = \"4s\" }"),
         passing("gone", "tunnel = {}\nfallback = { upstream = \"back\" }"),
     ];
-    let fixture = Fixture::new("[route.r]\nrespond = 200\n");
+    let fixture = Fixture::on_sockets("[route.r]\nrespond = 200\n");
     let routes = routes.concat();
     fixture.gateway.reload(at(&one, &routes)).unwrap();
     let before = settings(&fixture.isolation);
@@ -127,9 +127,9 @@ fn stops_once(begun: &Gate, go_on: &Gate) -> impl Fn() -> SystemTime + Send + Sy
 fn a_drain_that_begins_while_files_are_read_changes_nothing_of_them() {
     let _alone = no_forks();
     let (clock, port) = (ManualClock::new(), port());
-    let group = NetGroup::builder("gateway").loops(1).clock(&clock);
+    let group = group("gateway", 1, Wires::Sockets, &clock);
     let isolation = Isolation::builder().clock(&clock).build().unwrap();
-    let mut parts = Parts::new(&group.build().unwrap(), &isolation);
+    let mut parts = Parts::new(&group, &isolation);
     let (begun, go_on) = (Gate::new(), Gate::new());
     parts.reports.wall = Arc::new(stops_once(&begun, &go_on));
     let own = |at: &str, routes: &str| {
@@ -154,7 +154,7 @@ fn a_drain_that_begins_while_files_are_read_changes_nothing_of_them() {
     });
     assert_eq!(settings(&isolation), before);
     // The end is announced: each listener accepts until then.
-    let mut client = Peer::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let mut client = Peer::new(Wires::Sockets.connect(("127.0.0.1", port)).unwrap());
     client.write(GET);
     let response = client.message();
     let (status, connection) = (response.status(), response.field("connection"));
@@ -180,7 +180,7 @@ fn a_listener_gets_its_socket_back_although_its_files_are_gone() {
         path("key")
     );
     let hello = "[route.r]\nrespond = 200\n";
-    let fixture = Fixture::new(&format!("{listener}{hello}"));
+    let fixture = Fixture::on_sockets(&format!("{listener}{hello}"));
     let _foreign = TcpListener::bind(format!("127.0.0.9:{port}")).unwrap();
     std::fs::remove_file(path("pem")).unwrap();
     let moved = config(&format!("[listen.a]\nat = \"0.0.0.0:{port}\"\n{hello}"));
