@@ -1,12 +1,12 @@
 //! Clients that take all connections of the listener, and send nothing or read nothing.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tidegate_net::internal::LocalSocket;
 
 use crate::{Address, Admin, PATIENCE, World, settings, status};
 
@@ -24,12 +24,12 @@ fn raise_limit() {
     setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
 }
 
-fn flood(world: &World) -> Vec<TcpStream> {
+fn flood(world: &World) -> Vec<LocalSocket> {
     (0..FLOOD).map(|_| world.connect()).collect()
 }
 
 /// Begins a stream, and reads its head.
-fn stream(world: &World) -> TcpStream {
+fn stream(world: &World) -> LocalSocket {
     let mut stream = world.connect();
     let head = "GET /hystrix.stream HTTP/1.1\r\nHost: localhost\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
@@ -38,7 +38,7 @@ fn stream(world: &World) -> TcpStream {
 }
 
 /// Returns `true` if the listener has closed the connection. Waits for bytes or the end.
-fn has_ended(mut stream: &TcpStream) -> bool {
+fn has_ended(mut stream: &LocalSocket) -> bool {
     match stream.read(&mut [0; 4096]) {
         Ok(bytes) => bytes == 0,
         Err(why) => why.kind() == ErrorKind::ConnectionReset,
@@ -46,7 +46,7 @@ fn has_ended(mut stream: &TcpStream) -> bool {
 }
 
 /// Reads up to a text.
-fn read_to(mut stream: &TcpStream, text: &str) {
+fn read_to(mut stream: &LocalSocket, text: &str) {
     let mut read = Vec::new();
     while !read.ends_with(text.as_bytes()) {
         let mut byte = [0];
@@ -56,21 +56,20 @@ fn read_to(mut stream: &TcpStream, text: &str) {
 }
 
 /// Reads what has come. Asserts that a stream goes on after that.
-fn assert_goes_on(world: &World, stream: &TcpStream) {
-    stream.set_nonblocking(true).unwrap();
+fn assert_goes_on(world: &World, stream: &LocalSocket) {
+    stream.set_nonblocking(true);
     let mut reader = stream;
     let end = std::iter::repeat_with(|| reader.read(&mut [0; 4096]));
     let end = end.map(|read| read.map(|bytes| assert_ne!(bytes, 0, "it has ended")));
     let why = end.into_iter().find_map(Result::err).unwrap();
     assert_eq!(why.kind(), ErrorKind::WouldBlock);
-    stream.set_nonblocking(false).unwrap();
+    stream.set_nonblocking(false);
     world.clock.advance(Duration::from_millis(500));
     assert!(!has_ended(stream));
 }
 
 #[test]
 fn probes_are_answered_while_idle_connections_take_all_places() {
-    raise_limit();
     let world = World::new();
     let stream = stream(&world);
     for _ in 0..3 {
@@ -86,7 +85,6 @@ fn probes_are_answered_while_idle_connections_take_all_places() {
 
 #[test]
 fn a_probe_that_has_come_is_answered_whoever_comes_then() {
-    raise_limit();
     let world = World::new();
     let idle = flood(&world);
     let mut probe = world.connect();

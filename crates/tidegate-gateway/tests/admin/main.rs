@@ -1,4 +1,5 @@
-//! The listener for operators over real sockets, on a clock that the test moves.
+//! The listener for operators over pairs of channels within the process, and over Unix sockets, on a
+//! clock that the test moves.
 #![expect(
     clippy::unwrap_used,
     reason = "in a test an unwrap is an assertion, in its helpers too"
@@ -12,9 +13,8 @@ mod secrets;
 mod streams;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tidegate::isolate::{Command, Isolation, Properties};
@@ -29,7 +29,10 @@ use tidegate_gateway::balance::ServerState;
 use tidegate_gateway::config::types::Admin;
 use tidegate_gateway::config::{Address, RealDisk, Secret};
 use tidegate_gateway::problem::Problems;
+use tidegate_net::internal::{LocalNetwork, LocalSocket};
 
+/// The network of all tests.
+static NETWORK: LazyLock<LocalNetwork> = LazyLock::new(LocalNetwork::new);
 /// How long a client waits for bytes before its test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time of all events.
@@ -168,6 +171,7 @@ impl World {
     fn with(settings: &Admin) -> Result<Self, AdminError> {
         let clock = ManualClock::new();
         let group = NetGroup::builder("admin").loops(1).clock(&clock);
+        let group = group.local_network(&NETWORK);
         let group = group.on_unhandled(|_, _| ()).build().unwrap();
         let events = Arc::new(Events::default());
         let (gateway, cart) = Gateway::new(&events);
@@ -192,9 +196,9 @@ impl World {
         })
     }
 
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.admin.local_addr()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    fn connect(&self) -> LocalSocket {
+        let stream = NETWORK.connect(self.admin.local_addr()).unwrap();
+        stream.set_timeout(Some(PATIENCE));
         stream
     }
 

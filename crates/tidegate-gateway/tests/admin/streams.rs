@@ -1,11 +1,11 @@
 //! `hystrix.stream` and its sister streams: W1, W3 to W6, W9, P55 to P57.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use tidegate::isolate::{Command, PoolConfig};
 use tidegate_gateway::config::Secret;
+use tidegate_net::internal::LocalSocket;
 
 use crate::{World, assert_has, settings, status};
 
@@ -13,7 +13,7 @@ const PING: &str = "ping: \n\n";
 
 /// A client of a stream.
 pub(crate) struct Stream {
-    socket: TcpStream,
+    socket: LocalSocket,
     pub(crate) head: String,
 }
 
@@ -48,7 +48,7 @@ impl Stream {
     }
 }
 
-fn byte(socket: &mut TcpStream) -> u8 {
+fn byte(socket: &mut LocalSocket) -> u8 {
     let mut byte = [0];
     socket.read_exact(&mut byte).unwrap();
     byte[0]
@@ -65,10 +65,10 @@ fn assert_quiet(world: &World, stream: &mut Stream) {
     for _ in 0..2 {
         assert_eq!(status(&world.get("/live")), 200);
     }
-    stream.socket.set_nonblocking(true).unwrap();
+    stream.socket.set_nonblocking(true);
     let early = stream.socket.peek(&mut [0]).map_err(|why| why.kind());
     assert_eq!(early, Err(std::io::ErrorKind::WouldBlock));
-    stream.socket.set_nonblocking(false).unwrap();
+    stream.socket.set_nonblocking(false);
 }
 
 #[test]
