@@ -279,9 +279,8 @@ fn contains(body: &[u8], text: &[u8]) -> bool {
 mod tests {
     //! Checks that end and begin again.
 
-    use std::net::TcpListener;
-
     use tidegate::ManualClock;
+    use tidegate_net::internal::LocalNetwork;
 
     use super::*;
     use crate::config::tests::config_of;
@@ -290,9 +289,9 @@ mod tests {
     /// checks.
     #[test]
     fn checks_that_have_ended_begin_again() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let at = listener.local_addr().unwrap();
+        let network = LocalNetwork::new();
+        let listener = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let at = listener.local_addr();
         let config = config_of(&format!(
             "[listen]\nhttp = \"127.0.0.1:0\"\n\
              [upstream.back]\nservers = \"{at}\"\nhealth = {{ kind = \"tcp\", every = \"1s\" }}\n"
@@ -300,7 +299,7 @@ mod tests {
         let upstream = &config.upstreams[0].value;
         let clock = ManualClock::new();
         let group = NetGroup::builder("checks").loops(1).clock(&clock);
-        let group = group.build().unwrap();
+        let group = group.local_network(&network).build().unwrap();
         let state = ServerState::new(1, None);
         let server = Checked {
             upstream: "back".to_owned(),
@@ -316,7 +315,7 @@ mod tests {
         let checker = Checker::new(server, health, &group, (0, 1));
         let is_checked = || {
             clock.advance(Duration::from_secs(1));
-            listener.accept().is_ok()
+            listener.try_accept().is_ok()
         };
         checker.begin();
         tidegate_testkit::until("it is checked", is_checked);
@@ -324,7 +323,7 @@ mod tests {
         // No check is in progress any more.
         let turn = group.loops().next().submit(|| ());
         turn.unwrap().wait().unwrap();
-        while listener.accept().is_ok() {}
+        while listener.try_accept().is_ok() {}
         checker.begin();
         tidegate_testkit::until("it is checked again", is_checked);
     }

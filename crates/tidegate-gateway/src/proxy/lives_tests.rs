@@ -3,7 +3,7 @@
 //! commands.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use tidegate::http::HttpServer;
 use tidegate::isolate::Isolation;
 use tidegate::net::NetGroup;
 use tidegate::promise::Promise;
+use tidegate_net::internal::{LocalListener, LocalNetwork, LocalSocket};
 use tidegate_testkit::until;
 
 use super::answer::Answer;
@@ -47,7 +48,7 @@ fn config(text: &str) -> Config {
 }
 
 /// Reads a head, to its empty line.
-fn read_head(stream: &mut TcpStream) -> String {
+fn read_head(stream: &mut LocalSocket) -> String {
     let mut got = Vec::new();
     while !got.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -58,8 +59,8 @@ fn read_head(stream: &mut TcpStream) -> String {
 }
 
 /// Returns a connection that does not wait for ever.
-fn patient(stream: TcpStream) -> TcpStream {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+fn patient(stream: LocalSocket) -> LocalSocket {
+    stream.set_timeout(Some(PATIENCE));
     stream
 }
 
@@ -69,10 +70,11 @@ struct World {
     gate: Arc<Gate>,
     lives: Arc<Lives>,
     live: Arc<Live>,
+    network: LocalNetwork,
     server: HttpServer,
     clock: ManualClock,
     /// The lookups that have no answer.
-    open: Arc<Mutex<Vec<Promise<Vec<std::net::SocketAddr>>>>>,
+    open: Arc<Mutex<Vec<Promise<Vec<SocketAddr>>>>>,
 }
 
 /// What was in force before a reload.
@@ -92,9 +94,10 @@ impl Old {
 }
 
 impl World {
-    fn new(text: &str) -> Self {
+    fn new(network: &LocalNetwork, text: &str) -> Self {
         let clock = ManualClock::new();
         let group = NetGroup::builder("lives").loops(2).clock(&clock);
+        let group = group.local_network(network);
         let group = group.build().unwrap();
         let isolation = Isolation::builder().clock(&clock).build().unwrap();
         let mut parts = Parts::new(&group, &isolation);
@@ -119,6 +122,7 @@ impl World {
         let service = move || ProxyService::new(&own, &front);
         let server = HttpServer::builder(&group).serve_with("127.0.0.1:0", service);
         Self {
+            network: network.clone(),
             server: server.wait().unwrap(),
             parts,
             gate,
@@ -149,11 +153,11 @@ impl World {
     }
 
     /// Begins a request, and returns both of its ends.
-    fn begin(&self, back: &TcpListener) -> (TcpStream, TcpStream) {
-        let client = TcpStream::connect(self.server.local_addr()).unwrap();
+    fn begin(&self, back: &LocalListener) -> (LocalSocket, LocalSocket) {
+        let client = self.network.connect(self.server.local_addr()).unwrap();
         let mut client = patient(client);
         client.write_all(GET).unwrap();
-        let mut server = patient(back.accept().unwrap().0);
+        let mut server = patient(back.accept(Some(PATIENCE)).unwrap());
         assert!(read_head(&mut server).starts_with("GET /a "));
         (client, server)
     }
@@ -164,8 +168,8 @@ impl World {
 }
 
 /// Returns a route to an upstream of this name. Each weight is another upstream.
-fn text(name: &str, back: &TcpListener, weight: usize) -> String {
-    let at = back.local_addr().unwrap();
+fn text(name: &str, back: &LocalListener, weight: usize) -> String {
+    let at = back.local_addr();
     format!(
         "[upstream.{name}]\nservers = {{ at = \"{at}\", weight = {weight} }}\n\
          [route.{name}]\nupstream = \"{name}\"\n"
@@ -174,8 +178,9 @@ fn text(name: &str, back: &TcpListener, weight: usize) -> String {
 
 #[test]
 fn an_old_configuration_ends_with_its_last_request() {
-    let back = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut world = World::new(&text("back", &back, 1));
+    let network = LocalNetwork::new();
+    let back = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut world = World::new(&network, &text("back", &back, 1));
     let (mut client, mut server) = world.begin(&back);
     let first = world.reload(&text("back", &back, 2));
     // Those between were never used, or by requests that have ended.
@@ -194,13 +199,14 @@ fn an_old_configuration_ends_with_its_last_request() {
 
 #[test]
 fn removed_upstreams_and_names_leave_nothing() {
-    let back = TcpListener::bind("127.0.0.1:0").unwrap();
+    let network = LocalNetwork::new();
+    let back = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let (one, respond) = (text("one", &back, 1), "[route.last]\nrespond = 200\n");
     let named = one
         .replace("127.0.0.1:", "shop.test:")
         .replace("one", "named");
     let named = named.replace("[route.named]\n", "[route.named]\npath = \"/named\"\n");
-    let mut world = World::new(&(one + &named));
+    let mut world = World::new(&network, &(one + &named));
     assert_eq!((world.commands(), world.open.lock().unwrap().len()), (2, 1));
     // A connection of the upstream is idle, a name is looked up and has no answer.
     let (mut client, mut server) = world.begin(&back);
