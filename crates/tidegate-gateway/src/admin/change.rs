@@ -1,7 +1,7 @@
 //! What an operator changes. Each change is an event.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate::isolate::{Properties, PropertySource as _};
 
@@ -22,6 +22,8 @@ pub(super) struct Changes {
     pub(super) events: Arc<Events>,
     pub(super) wall: WallTime,
     pub(super) unused: Arc<Unused>,
+    /// One change of properties at a time: one that is refused is taken back.
+    pub(super) one: Arc<Mutex<()>>,
 }
 
 impl Changes {
@@ -32,6 +34,11 @@ impl Changes {
         value: Option<&str>,
         peer: Option<SocketAddr>,
     ) -> Answer {
+        let one = match place {
+            Place::Property(_) | Place::Breaker(..) => Some(&self.one),
+            _ => None,
+        };
+        let one = one.map(|one| one.lock().unwrap_or_else(PoisonError::into_inner));
         let made = match place {
             Place::Property(name) => self.property(name, value),
             Place::Breaker(key, order) => self.breaker(key, *order),
@@ -47,6 +54,7 @@ impl Changes {
             Place::Reload => return self.reload(peer),
             _ => Err((404, "there is no such change".to_owned())),
         };
+        drop(one);
         match made {
             Ok(what) => {
                 self.note(peer, &what);

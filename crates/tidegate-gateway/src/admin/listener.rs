@@ -140,17 +140,17 @@ impl AdminListener {
         group: &NetGroup,
     ) -> Result<Self, AdminError> {
         let access = AdminAccess::read(settings, disk)?;
-        Self::start_with(settings, access, parts, group)
+        Self::start_with(settings, (access, None), parts, group)
     }
 
-    /// Starts the listener, whose tokens are read.
+    /// Starts the listener, whose tokens are read. If there are addresses, they are those of its name.
     ///
     /// # Errors
     ///
     /// The address cannot be used. Nothing listens then.
     pub(crate) fn start_with(
         settings: &Admin,
-        access: AdminAccess,
+        (access, found): (AdminAccess, Option<Vec<SocketAddr>>),
         parts: AdminParts,
         group: &NetGroup,
     ) -> Result<Self, AdminError> {
@@ -190,6 +190,7 @@ impl AdminListener {
                 events: parts.events,
                 wall: parts.wall,
                 unused: Arc::default(),
+                one: Arc::default(),
             },
         };
         let service = Arc::new(service);
@@ -197,6 +198,12 @@ impl AdminListener {
         let builder = builder(group, guests);
         let (server, path) = match &settings.at {
             Address::Tcp { host, port } => {
+                let builder = builder.configure(|server| match found {
+                    Some(found) => {
+                        server.resolver(move |_, _| Completion::succeeded(found.clone()))
+                    }
+                    None => server,
+                });
                 (builder.serve_with((host.as_str(), *port), session), None)
             }
             Address::Unix(path) => {

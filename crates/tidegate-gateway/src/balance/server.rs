@@ -156,9 +156,9 @@ impl ServerState {
     }
 
     /// Returns `true` if the server takes requests that no other server takes: its name is being looked
-    /// up for the first time.
+    /// up for the first time. One of weight 0 takes none.
     pub(super) fn is_last_resort(&self) -> bool {
-        self.shared.state.load(Ordering::Relaxed) == NO_ADDRESS
+        self.weight > 0 && self.shared.state.load(Ordering::Relaxed) == NO_ADDRESS
     }
 
     /// Returns the weight; 0 if the server takes no requests now.

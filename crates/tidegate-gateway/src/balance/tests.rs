@@ -132,6 +132,25 @@ fn a_server_without_an_address_is_the_last_choice_and_none_if_its_name_is_not_fo
 }
 
 #[test]
+fn a_server_of_weight_0_gets_nothing_while_its_name_is_looked_up() {
+    for strategy in ALL {
+        let full = ServerState::new(1, Some(1));
+        let mut picker = Picker::new(strategy, 5);
+        let _held = picker.pick(std::slice::from_ref(&full), None).unwrap();
+        let standby = |weight| {
+            let server = ServerState::new(weight, None);
+            server.set_no_address();
+            server
+        };
+        for (weight, is_chosen) in [(0, false), (1, true)] {
+            let servers = [full.clone(), standby(weight)];
+            let chosen = picker.pick(&servers, None);
+            assert_eq!(chosen.is_some(), is_chosen, "{strategy:?} {weight}");
+        }
+    }
+}
+
+#[test]
 fn a_server_that_an_operator_drains_stays_drained_when_a_check_succeeds() {
     let servers = servers(&[1], None);
     let mut picker = Picker::new(Strategy::RoundRobin, 1);

@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 
 use tidegate::isolate::{Command, Isolation, PermitConfig, Properties};
-use tidegate_isolate::Settings;
+use tidegate_isolate::{Setting, Settings};
 
 /// The properties of a command without an effect on a route, by the start of their names, and why.
 const WITHOUT_EFFECT: [(&str, &str); 7] = [
@@ -19,8 +19,9 @@ const WITHOUT_EFFECT: [(&str, &str); 7] = [
 /// The property of the limit, and that of the timeout.
 const LIMIT: &str = ".execution.isolation.semaphore.maxConcurrentRequests";
 const TIMEOUT: &str = ".execution.isolation.thread.timeoutInMilliseconds";
-/// The property that forces the breaker closed, and the one that says whether there is one.
+/// The properties that force the breaker closed and open, and the one that says whether there is one.
 const FORCE_CLOSED: &str = ".circuitBreaker.forceClosed";
+const FORCED_OPEN: &str = "circuitBreaker.forceOpen";
 const HAS_BREAKER: &str = "circuitBreaker.enabled";
 /// The property that selects threads or permits.
 const STRATEGY: &str = "execution.isolation.strategy";
@@ -83,7 +84,10 @@ pub(crate) fn why_without_effect(
     let origin = format!("property {name}");
     if key == "default" {
         let mut values = all.iter().flat_map(|settings| &settings.values);
-        let is_used = values.any(|value| value.origin.to_string() == origin);
+        // A route without a timeout has no value of it.
+        let is_used =
+            |value: &Setting| !value.value.is_empty() && value.origin.to_string() == origin;
+        let is_used = values.any(is_used);
         let why = "each route has a value of its own: name the route, not `default`";
         return (!is_used).then_some(why);
     }
@@ -105,14 +109,8 @@ pub(crate) fn why_without_effect_in(
     if is_adaptive && name.ends_with(LIMIT) {
         return Some("the limit of the route is adaptive: its bounds are set in the file");
     }
-    let has_breaker = settings
-        .get(HAS_BREAKER)
-        .is_none_or(|one| one.value != "false");
-    if !has_breaker && name.ends_with(FORCE_CLOSED) && value.eq_ignore_ascii_case("true") {
-        return Some(
-            "the route has no breaker, so it is closed unless it is forced open; for one, set \
-             `circuitBreaker.enabled` to `true` first",
-        );
+    if name.ends_with(FORCE_CLOSED) && value.eq_ignore_ascii_case("true") {
+        return why_not_forced_closed(settings);
     }
     let mut own = settings.values.iter();
     let own = own.find(|one| one.property.as_deref() == Some(name))?;
@@ -123,6 +121,20 @@ pub(crate) fn why_without_effect_in(
         }
         false => Some("another property overrides it"),
     }
+}
+
+/// Returns why the breaker of a route cannot be forced closed.
+fn why_not_forced_closed(settings: &Settings) -> Option<&'static str> {
+    let is = |name: &str, value: &str| settings.get(name).is_some_and(|one| one.value == value);
+    if is(FORCED_OPEN, "true") {
+        return Some(
+            "the breaker is forced open, which wins: remove `circuitBreaker.forceOpen` first",
+        );
+    }
+    is(HAS_BREAKER, "false").then_some(
+        "the route has no breaker, so it is closed unless it is forced open; for one, set \
+         `circuitBreaker.enabled` to `true` first",
+    )
 }
 
 #[cfg(test)]

@@ -9,13 +9,20 @@ mod lookups;
 mod turns;
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate::Clock;
-use tidegate::promise::Completion;
+use tidegate::net::NetError;
+use tidegate::promise::{Completion, WaitError};
 
 use lookups::{Lookups, ask_system};
+
+use crate::config::Address;
+
+/// How long the lookup of the name of a listener may take.
+const LISTENER_TIME: Duration = Duration::from_secs(5);
 
 /// Looks up a host and a port.
 type Lookup = dyn Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync;
@@ -52,6 +59,29 @@ impl Resolver {
     /// Looks up a name.
     pub fn look_up(&self, host: &str, port: u16) -> Completion<Vec<SocketAddr>> {
         (self.0)(host, port)
+    }
+
+    /// Looks up the name on which a listener is to listen, and waits for it, so that nothing has to be
+    /// waited for when listeners are opened. Returns nothing if the address is not a name.
+    ///
+    /// # Errors
+    ///
+    /// The name has no address, or was not found in time.
+    pub(crate) fn wait_for_listener(&self, at: &Address) -> Result<Vec<SocketAddr>, String> {
+        let (host, port) = match at {
+            Address::Tcp { host, port } if host.parse::<IpAddr>().is_err() => (host, *port),
+            Address::Tcp { .. } | Address::Unix(_) => return Ok(Vec::new()),
+        };
+        let name = host.clone();
+        match self.look_up(host, port).wait_timeout(LISTENER_TIME) {
+            Ok(found) if found.is_empty() => Err(NetError::NoAddress(name).to_string()),
+            Ok(found) => Ok(found),
+            Err(WaitError::TimedOut { .. }) => {
+                let after = LISTENER_TIME;
+                Err(NetError::ResolveTimeout { name, after }.to_string())
+            }
+            Err(why) => Err(why.to_string()),
+        }
     }
 }
 

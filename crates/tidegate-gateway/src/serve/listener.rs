@@ -39,23 +39,26 @@ pub(super) struct Listening {
     path: Option<Arc<SocketPath>>,
 }
 
-/// A listener that is not open yet. Its certificates are read.
+/// A listener that is not open yet. Its certificates are read, and its name is looked up.
 #[derive(Clone)]
 pub(super) struct Prepared {
     name: String,
     config: types::Listener,
     /// The address as it is in the file.
     label: String,
+    /// The addresses of its name, if it has one.
+    found: Vec<SocketAddr>,
     tls: Option<TlsServer>,
     expiries: Vec<Option<Expiry>>,
 }
 
 impl Prepared {
-    /// Reads the certificates of a listener. `label` is its address as it is in the file.
+    /// Reads the certificates of a listener, and looks up its name. `label` is its address as it is in the
+    /// file.
     ///
     /// # Errors
     ///
-    /// Which file is wrong.
+    /// Which file is wrong, or the name is not found.
     pub(super) fn new(
         listener: &Named<types::Listener>,
         label: String,
@@ -66,22 +69,27 @@ impl Prepared {
         let read = tls.map(|tls| Certificates::read(tls, now)).transpose();
         let mut read = read.map_err(|why| StartError::certificates(&listener.name, &why))?;
         let expiries = read.as_mut().map(|read| std::mem::take(&mut read.expiries));
-        Ok(Self {
+        let mut prepared = Self {
             name: listener.name.clone(),
             config: listener.value.clone(),
             label,
+            found: Vec::new(),
             tls: read.map(Certificates::into_server),
             expiries: expiries.unwrap_or_default(),
-        })
+        };
+        let found = parts.resolver.wait_for_listener(prepared.at());
+        prepared.found = found.map_err(|why| prepared.error(&why))?;
+        Ok(prepared)
     }
 
-    /// Prepares the same listener once more. It has the certificates that are in use: its files may be
-    /// others by now, or have expired.
+    /// Prepares the same listener once more, for its own socket. It has the certificates that are in use:
+    /// its files may be others by now, or have expired.
     pub(super) fn again(old: &Listening) -> Self {
         Self {
             name: old.name.clone(),
             config: old.config.clone(),
             label: old.shown_address(),
+            found: Vec::new(),
             tls: old.tls.clone(),
             expiries: old.known_expiries().clone(),
         }
@@ -104,10 +112,17 @@ impl Prepared {
         shared: bool,
     ) -> Result<Listening, StartError> {
         match self.config.at.clone() {
-            Address::Tcp { host, port } => self.serve(lives, parts, None, |builder, service| {
-                let builder = builder.configure(|server| server.reuse_port(shared));
-                builder.serve_with((host.as_str(), port), service)
-            }),
+            Address::Tcp { host, port } => {
+                let found = self.found.clone();
+                self.serve(lives, parts, None, |builder, service| {
+                    let builder = builder.configure(|server| {
+                        server
+                            .reuse_port(shared)
+                            .resolver(move |_, _| Completion::succeeded(found.clone()))
+                    });
+                    builder.serve_with((host.as_str(), port), service)
+                })
+            }
             Address::Unix(path) => {
                 let bound = unix::bind(&path).map_err(|why| self.error(&why.to_string()));
                 let (socket, path) = bound?;

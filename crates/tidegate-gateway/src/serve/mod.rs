@@ -13,13 +13,15 @@
 //! | `admin_address` | which listeners the one for operators blocks | `error` |
 //! | `properties` | the properties of routes that a reload removes | |
 //! | `operator` | what operators see and change | `gateway`, `certificates`, `admin_address`, `properties` |
+//! | `admin_start` | the start of the listener for operators | `operator` |
 //! | `stalls` | how often loops did not respond | |
 //! | `expiry` | reports certificates that expire | `operator` |
-//! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator`, `certificates` |
+//! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator`, `certificates`, `admin_start` |
 //! | `reloads` | reloads on a thread of their own, one at a time | |
 //! | `run` | the command `run`: signals, reload, drain, the summary | `operation`, `reloads` |
 
 mod admin_address;
+mod admin_start;
 mod certificates;
 mod changes;
 mod error;
@@ -35,6 +37,8 @@ mod reloads;
 mod retired;
 mod run;
 mod stalls;
+#[cfg(test)]
+mod start_tests;
 
 pub(crate) use certificates::start_mistakes;
 pub use error::StartError;

@@ -5,23 +5,19 @@ use std::time::Duration;
 
 use tidegate::isolate::{Isolation, Properties};
 use tidegate::loops::Quiet;
-use tidegate::metrics::Exporter;
 use tidegate::net::NetGroup;
 use tidegate::pool::WorkerPool;
 use tidegate::promise::Completion;
 
-use super::admin_address::AdminAddress;
+use super::admin_start::AdminStart;
 use super::certificates::{messages, start_mistakes};
 use super::expiry::{self, Expiries};
 use super::gateway::{Gateway, Summary, Unopened};
-use super::operator::{Knobs, Metrics, Operator, locked};
+use super::operator::{Knobs, Operator, locked, watch_of};
 use super::stalls::Stalls;
 use crate::access::AccessLog;
-use crate::admin::{
-    AdminAccess, AdminError, AdminListener, AdminParts, Controls as _, StreamSettings,
-};
-use crate::config::types::Admin;
-use crate::config::{ConfigFile, Named};
+use crate::admin::{AdminListener, Controls as _};
+use crate::config::ConfigFile;
 use crate::notify::Notifier;
 use crate::parts::Parts;
 use crate::reports::Reports;
@@ -105,22 +101,20 @@ impl Operation {
         started.ok_or_else(|| "the gateway was asked to end".to_owned())
     }
 
-    /// Starts like [`start`](Self::start). When all files are read, and before anything listens, asks
-    /// whether it should go on. Returns `None` if not.
+    /// Starts like [`start`](Self::start). Before anything listens, asks whether it should go on, and
+    /// returns `None` if not. All files are read then, and all names looked up: nothing that follows waits.
     pub(super) fn start_if(
         file: ConfigFile,
         mut parts: OperationParts,
         goes_on: impl FnOnce() -> bool,
     ) -> Result<Option<Self>, String> {
         let (config, sources) = file.read()?;
+        let watch = watch_of(&sources, &config, file.disk());
         let (loops, problems) = (parts.group.loops().len(), &parts.reports.problems);
         // If the start fails because of them, the operator gets their places.
         let wrong = start_mistakes(&config, file.disk(), (parts.reports.wall)());
         let placed = |why: String| messages(wrong.clone(), &sources, why);
-        let read = |admin: &Named<Admin>| AdminAccess::read(&admin.value, file.disk());
-        let access = config.admin.as_ref().map(read).transpose();
-        let access = access.map_err(|why| placed(why.to_string()))?;
-        let streams = StreamSettings::from_properties(&|name| file.variable(name))?;
+        let admin = AdminStart::read(&config, &file, &parts.resolver).map_err(placed)?;
         if parts.reports.log.is_none() {
             let log = AccessLog::start(&config.log, loops, Arc::clone(problems));
             let log = log.map_err(|why| placed(format!("log.file: it cannot be opened: {why}")))?;
@@ -150,10 +144,10 @@ impl Operation {
             stalls,
             expiries: Expiries::default(),
             reloading: Mutex::default(),
-            watch: Mutex::default(),
+            watch: Mutex::new(watch),
         });
-        operator.watch_files(&sources, None);
-        let admin = start_admin(&operator, access, streams).inspect_err(|_| {
+        let admin = admin.map(|admin| admin.start(&operator));
+        let admin = admin.transpose().inspect_err(|_| {
             // Nobody waits for it.
             drop(operator.gateway.drain(Duration::ZERO, Duration::ZERO));
         })?;
@@ -252,6 +246,14 @@ impl Operation {
         shown.collect()
     }
 
+    #[cfg(test)]
+    pub(super) fn has_changed(&self, now: Duration, disk: &dyn crate::config::Disk) -> bool {
+        let now = u64::try_from(now.as_nanos()).unwrap();
+        let mut watch = locked(&self.operator.watch);
+        let watch = watch.as_mut().unwrap();
+        watch.has_changed(now, disk)
+    }
+
     /// Shows what can be switched besides settings, from now on.
     pub(crate) fn show_knobs(&self, knobs: Weak<dyn Knobs>) {
         // It is set once.
@@ -262,47 +264,6 @@ impl Operation {
     pub fn gateway(&self) -> &Gateway {
         &self.operator.gateway
     }
-}
-
-fn start_admin(
-    operator: &Arc<Operator>,
-    access: Option<AdminAccess>,
-    streams: StreamSettings,
-) -> Result<Option<AdminListener>, String> {
-    let (Some(settings), Some(access)) = (&operator.started_with.0, access) else {
-        return Ok(None);
-    };
-    let (own, reports) = (&operator.parts.own, &operator.parts.reports);
-    let exporter = Exporter::new();
-    exporter.add(operator.parts.isolation.clone());
-    exporter.add(Metrics(Arc::clone(operator)));
-    if let Some(log) = &reports.log {
-        exporter.add(log.clone());
-    }
-    let parts = AdminParts {
-        controls: Arc::clone(operator) as Arc<_>,
-        exporter,
-        events: Arc::clone(&reports.events),
-        problems: Arc::clone(&reports.problems),
-        streams,
-        wall: Arc::clone(&reports.wall),
-    };
-    let started = AdminListener::start_with(&settings.value, access, parts, own);
-    // An address with a variable is not shown.
-    let live = operator.gateway.live();
-    let shown = live.config.with_variable("listen.admin.at");
-    let admin = started.map_err(|why| match (why, shown) {
-        (AdminError::Listen { at, why }, Some(shown)) => {
-            let why = at.hide_in(&why, shown);
-            format!("listen.admin.at: cannot listen on {shown}: {why}")
-        }
-        (why, _) => why.to_string(),
-    })?;
-    let at = AdminAddress::new(&settings.value.at, admin.local_addr());
-    // They are empty: this is called once.
-    let _ = operator.admin_at.set(at);
-    let _ = operator.access.set(admin.access());
-    Ok(Some(admin))
 }
 
 /// Looks at the files after a while, on a thread that may block, again and again. Ends with the

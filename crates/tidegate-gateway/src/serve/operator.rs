@@ -18,7 +18,7 @@ use super::properties::{Commands, why_with_properties, without_effect};
 use super::stalls::Stalls;
 use crate::admin::{AdminAccess, Controls, Knob, LoopReport, RouteReport, UpstreamReport};
 use crate::config::types::{Admin, Log};
-use crate::config::{Config, ConfigFile, FileWatch, Named, Secret, Sources, Span};
+use crate::config::{Config, ConfigFile, Disk, FileWatch, Named, Secret, Sources, Span};
 
 /// How long the dump of a loop may take. A loop that is stuck is listed without its connections.
 const DUMP_TIME: Duration = Duration::from_secs(1);
@@ -113,15 +113,11 @@ impl Operator {
     }
 
     /// Watches the files that were read, and those that the configuration names.
-    pub(super) fn watch_files(&self, sources: &Sources, config: Option<&Config>) {
+    fn watch_files(&self, sources: &Sources, config: Option<&Config>) {
         let mut watch = locked(&self.watch);
         let now = self.gateway.live();
         let config = config.unwrap_or(&now.config);
-        let (further, settle) = (named_files(config), config.reload.settle);
-        *watch = match config.reload.watch {
-            true => Some(FileWatch::new(sources, further, settle, self.file.disk())),
-            false => None,
-        };
+        *watch = watch_of(sources, config, self.file.disk());
     }
 
     /// Reads the tokens again. Notes what takes effect only after a restart.
@@ -269,6 +265,14 @@ impl Collect for Metrics {
 fn later(place: Option<String>, setting: &str) -> String {
     let place = place.map(|place| format!("{place}: ")).unwrap_or_default();
     format!("{place}{setting}: it changes with the next start")
+}
+
+/// Watches the files of a configuration and those that it names, unless it says that they are not watched.
+/// What is there now counts as known, so this comes before the named files are used.
+pub(super) fn watch_of(sources: &Sources, config: &Config, disk: &dyn Disk) -> Option<FileWatch> {
+    let (further, settle) = (named_files(config), config.reload.settle);
+    let watch = || FileWatch::new(sources, further, settle, disk);
+    config.reload.watch.then(watch)
 }
 
 /// Returns the files that a configuration names: certificates, keys, roots, tokens.

@@ -186,7 +186,11 @@ fn start(
             }
             Ok(Event::Started(Err(why))) => {
                 say(out, why.trim_end());
-                return Err(Ended::Failed);
+                // After a signal, there is nothing left to end.
+                return Err(match is_asked {
+                    true => Ended::Drained(None),
+                    false => Ended::Failed,
+                });
             }
             Ok(Event::Signal(received)) if matches!(received.name(), "SIGTERM" | "SIGINT") => {
                 if !is_decided.swap(true, Ordering::Relaxed) {
@@ -195,6 +199,7 @@ fn start(
                 }
                 if std::mem::replace(&mut is_asked, true) {
                     say(out, &format!("{received} again: ends at once"));
+                    cut_started(events);
                     return Err(Ended::Failed);
                 }
                 later.push(Event::Signal(received));
@@ -202,6 +207,18 @@ fn start(
             Ok(event) => later.push(event),
             Err(_) => return Err(Ended::Failed),
         }
+    }
+}
+
+/// Cuts the requests of a gateway that is being opened. Nothing that may block is left of its start.
+fn cut_started(events: &Receiver<Event>) {
+    let started = std::iter::from_fn(|| events.recv_timeout(LAST_WAIT).ok());
+    let operation = started.into_iter().find_map(|event| match event {
+        Event::Started(started) => Some(started.ok().flatten()),
+        _ => None,
+    });
+    if let Some(operation) = operation.flatten() {
+        operation.cut();
     }
 }
 

@@ -1,6 +1,6 @@
 //! The properties that operators set: each one is obeyed by requests, or refused.
 
-use tidegate::isolate::BreakerState;
+use tidegate::isolate::{BreakerState, PropertySource as _};
 
 use crate::operation::World;
 use crate::*;
@@ -390,4 +390,43 @@ fn a_route_without_a_breaker_is_not_forced_closed() {
     // Once there is a breaker, it can be forced.
     one.set("circuitBreaker.enabled", "true");
     assert_eq!(order("close").status(), "200");
+    one.set("circuitBreaker.enabled", "false");
+    let text = one.world.get("/api/settings?key=shop").body;
+    assert!(
+        text.contains("\"without_effect\":\"the route has no breaker"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_forced_open_is_not_forced_closed_by_a_property() {
+    for settings in ["", "breaker = {}"] {
+        let one = One::new(settings);
+        let name = "circuitBreaker.forceClosed";
+        let open = one.world.change("POST /api/breakers/shop/open", "");
+        assert_eq!(open.status(), "200");
+        let refused = one.put("shop", name, "true");
+        assert_eq!(refused.status(), "422", "{settings}: {refused:?}");
+        assert!(refused.body.contains("is forced open"), "{}", refused.body);
+        assert_eq!(one.is_forced_open(), "true");
+    }
+}
+
+/// A fallback to an upstream has no timeout of its own, so it is no route that has the value.
+#[test]
+fn a_default_timeout_is_refused_if_only_routes_without_one_could_have_it() {
+    let back = Upstream::new();
+    for settings in [
+        "timeout = false",
+        "timeout = \"1s\"\nfallback = { upstream = \"back\" }",
+    ] {
+        let one = One {
+            world: World::with_route(&[&back], settings),
+            back: Upstream::new(),
+        };
+        let refused = one.put("default", TIMEOUT, "500");
+        assert_eq!(refused.status(), "422", "{settings}: {refused:?}");
+        let name = format!("hystrix.command.default.{TIMEOUT}");
+        assert_eq!(one.world.parts.properties.get(&name), None);
+    }
 }
