@@ -183,7 +183,8 @@ impl Prepared {
         });
         let lives = Arc::clone(lives);
         let service = Box::new(move || ProxyService::new(&lives, &front));
-        let mut builder = HttpServer::builder(&parts.group).limits(limits(&config.limits));
+        let builder = HttpServer::builder(&parts.group).limits(limits(&config.limits));
+        let mut builder = bounded(builder, &config.limits);
         if config.proxy_protocol {
             let known = KnownPeers {
                 listener: self.name.as_str().into(),
@@ -388,6 +389,25 @@ impl Inbound for KnownPeers {
     }
 }
 
+/// Sets the limits of all connections together.
+fn bounded(
+    builder: HttpServerBuilder<Pinned>,
+    limits: &types::Limits,
+) -> HttpServerBuilder<Pinned> {
+    let builder = builder.configure(|server| match limits.connections {
+        Some(most) => server.max_connections(most.0 as usize),
+        None => server,
+    });
+    let builder = builder.configure(|server| match limits.connections_per_client {
+        Some(most) => server.max_connections_per_peer(most.0 as usize),
+        None => server,
+    });
+    builder.configure(|server| match limits.memory {
+        Some(most) => server.max_memory(usize::try_from(most.0).unwrap_or(usize::MAX)),
+        None => server,
+    })
+}
+
 /// Returns the limits of the server of HTTP.
 fn limits(config: &types::Limits) -> Limits {
     let small = |size: u64| u16::try_from(size).unwrap_or(u16::MAX);
@@ -401,6 +421,7 @@ fn limits(config: &types::Limits) -> Limits {
         .body_time(config.body_time)
         .send_time(config.send_time)
         .idle(config.idle)
+        .max_outstanding(config.pipelined.0 as usize)
         // The command of a route has its own timeout.
         .response_time(Duration::MAX)
         // A client that ends its half has usually left.

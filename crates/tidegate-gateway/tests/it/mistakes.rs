@@ -604,6 +604,15 @@ fn listeners_have_addresses_of_their_own_and_limits_that_the_server_has() {
             "listen.b.limits.fields: no head has so many fields",
         ),
         (
+            "b = { at = \"h:1\", proxy_protocol = true, trust = [\"10.0.0.0/8\"], \
+             limits = { connections_per_client = 9 } }",
+            "listen.b.limits.connections_per_client: the connections of all clients come from the",
+        ),
+        (
+            "b = { at = \"h:1\", limits = { memory = \"0B\" } }",
+            "listen.b.limits.memory: no response could be sent",
+        ),
+        (
             "b = { at = \"h:1\", limits = { head = \"64KiB\" } }",
             "expected 1B to 65535B",
         ),

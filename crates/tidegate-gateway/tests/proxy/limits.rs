@@ -108,3 +108,79 @@ fn a_client_takes_its_response_as_soon_as_the_listener_demands() {
         }
     }
 }
+
+#[test]
+fn a_listener_has_no_more_connections_than_it_allows() {
+    for limits in ["connections = 2", "connections_per_client = 2"] {
+        let back = Upstream::new();
+        let fixture = limited(&back, limits);
+        for (listener, most) in LISTENERS.into_iter().zip([2, 4]) {
+            let pass = |client: &mut Peer| {
+                client.write(GET);
+                back.accept().serve(OK_CLOSE);
+                assert_eq!(client.message().body, "ok", "{limits}, {listener}");
+            };
+            let mut clients: Vec<_> = (0..most).map(|_| connect(&fixture, listener)).collect();
+            clients.iter_mut().for_each(pass);
+            if most > 2 {
+                continue;
+            }
+            assert_eq!(connect(&fixture, listener).rest(), "", "{limits}");
+            // A place that is free again can be taken.
+            drop(clients.pop());
+            tidegate_testkit::until("there is a place", || {
+                let mut next = connect(&fixture, listener);
+                // It may be closed already.
+                let _ = next.0.write_all(b"no request\r\n\r\n");
+                next.rest().starts_with("HTTP/1.1 400 ")
+            });
+        }
+    }
+}
+
+#[test]
+fn the_connections_of_a_listener_hold_no_more_memory_than_it_allows() {
+    for (listener, is_cut) in LISTENERS.into_iter().zip([true, false]) {
+        let back = Upstream::new();
+        let fixture = limited(&back, "memory = \"16KiB\"");
+        let mut client = connect(&fixture, listener);
+        client.write(GET);
+        let mut server = back.accept();
+        server.head();
+        server.write(&format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {ENDLESS}\r\n\r\n"
+        ));
+        if !is_cut {
+            let sent = write_until_stalled(&fixture, &mut server);
+            client.head();
+            take(&mut client, sent);
+            continue;
+        }
+        let chunk = [b'x'; 1 << 12];
+        let end = server.0.write_all(&chunk.repeat(ENDLESS / chunk.len()));
+        assert!(end.is_err_and(|why| why.kind() != io::ErrorKind::WouldBlock));
+        client.head();
+        assert!(client.rest().len() < ENDLESS);
+    }
+}
+
+/// Requests that wait behind others are not read.
+#[test]
+fn a_connection_has_no_more_requests_in_progress_than_the_listener_allows() {
+    for (listener, most) in LISTENERS.into_iter().zip([2, 4]) {
+        let back = Upstream::new();
+        let fixture = limited(&back, "pipelined = 2");
+        let mut client = connect(&fixture, listener);
+        client.write(&GET.repeat(4));
+        let mut servers: Vec<_> = (0..most).map(|_| back.accept()).collect();
+        fixture.in_one_turn(|| ());
+        assert!(back.is_quiet(), "{listener}");
+        for served in 0..4 {
+            if servers.is_empty() {
+                servers.push(back.accept());
+            }
+            servers.remove(0).serve(OK_CLOSE);
+            assert_eq!(client.message().body, "ok", "{listener}, {served}");
+        }
+    }
+}

@@ -90,6 +90,16 @@ impl Checks<'_> {
             let what = "no head has so many fields";
             self.add("listen", listener, "limits.fields", what, &expected);
         }
+        if listener.value.proxy_protocol && limits.connections_per_client.is_some() {
+            let what = "the connections of all clients come from the proxies in front";
+            let expected = "`limits.connections`, or no `proxy_protocol`";
+            let key = "limits.connections_per_client";
+            self.add("listen", listener, key, what, expected);
+        }
+        if limits.memory.is_some_and(|memory| memory.0 == 0) {
+            let what = "no response could be sent";
+            self.add("listen", listener, "limits.memory", what, "1B or more");
+        }
         let times = [
             ("limits.head_time", limits.head_time),
             ("limits.body_time", limits.body_time),

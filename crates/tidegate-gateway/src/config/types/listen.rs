@@ -68,6 +68,17 @@ settings! {
         send_time: Duration = Duration::from_secs(30),
         /// How long a connection may wait for its next request.
         idle: Duration = Duration::from_secs(75),
+        /// The number of requests that a connection may have in progress. The next one is read when the
+        /// response to the first of them is sent. Only those with safe methods are passed on at the same time.
+        pipelined: Count = Count(16),
+        /// The largest number of connections; off means that there is no limit. One more is closed at once.
+        connections: Option<Count> = None,
+        /// The largest number of connections of one address; off means that there is no limit. One more is
+        /// closed at once. It does not apply to Unix sockets.
+        connections_per_client: Option<Count> = None,
+        /// How much may wait in the memory of all connections: bytes that clients do not take, and parts of
+        /// heads; off means that there is no limit. Above it, the connections that have most are closed.
+        memory: Option<Size> = None,
     }
 }
 
