@@ -203,24 +203,34 @@ pub(crate) fn raise_limit() -> usize {
 
 /// Returns the resident memory of a process in KiB, counted page by page.
 pub(crate) fn resident_of(process: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
-    resident_kib(&text)
+    kib(&rollup(process)?, "Rss:")
 }
 
-fn resident_kib(rollup: &str) -> Option<u64> {
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+/// Returns the resident memory that no other process has, in KiB.
+pub(crate) fn private_of(process: &str) -> Option<u64> {
+    let rollup = rollup(process)?;
+    let parts = ["Private_Clean:", "Private_Dirty:"].map(|name| kib(&rollup, name));
+    parts.into_iter().sum()
+}
+
+fn rollup(process: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()
+}
+
+fn kib(rollup: &str, name: &str) -> Option<u64> {
+    let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::resident_kib;
+    use super::kib;
 
     #[test]
     fn the_resident_line_is_found_and_nothing_else() {
         let text =
             "5566-7788 ---p 00000000 00:00 0 [rollup]\nRss:                1844 kB\nPss:  540 kB\n";
-        assert_eq!(resident_kib(text), Some(1844));
-        assert_eq!(resident_kib("Pss: 1 kB\n"), None);
+        assert_eq!(kib(text, "Rss:"), Some(1844));
+        assert_eq!(kib("Pss: 1 kB\n", "Rss:"), None);
     }
 }

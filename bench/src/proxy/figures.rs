@@ -20,6 +20,8 @@ pub(super) struct Measured {
     pub(super) p99: f64,
     /// Resident memory in KiB.
     pub(super) memory: f64,
+    /// The same, if what its processes share counts once.
+    pub(super) once: f64,
     /// Context switches per request.
     pub(super) switches: f64,
 }
@@ -53,8 +55,8 @@ pub(super) const SHOWN: [Shown; TABLES - 2] = [
         title: "memory",
         unit: "resident KiB",
         better: Better::Less,
-        side: None,
-        of: |run| (run.memory, None),
+        side: Some("shared once"),
+        of: |run| (run.memory, Some(run.once)),
     },
     Shown {
         title: "switches",

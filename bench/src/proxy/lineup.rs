@@ -9,7 +9,7 @@ use std::process::Command;
 
 use super::process::{Process, free_address};
 use super::secure::Secure;
-use super::{OURS, RAW};
+use super::{RAW, ours};
 use crate::report::Role;
 
 pub(super) const NGINX: Role = Role::Named("nginx");
@@ -73,11 +73,10 @@ impl Proxy {
         secure: Option<&Secure>,
         folder: &Path,
     ) -> Result<Process, String> {
-        let files = secure.map(|secure| secure.folder().display().to_string());
-        let files = files.unwrap_or_default();
+        let files = secure.map(Secure::folder);
         match self {
-            Self::Ours => Process::own(&format!("{OURS}{upstream} guarded {files}")),
-            Self::Unguarded => Process::own(&format!("{OURS}{upstream} bare {files}")),
+            Self::Ours => ours::program(("guarded", upstream), files, folder),
+            Self::Unguarded => ours::program(("bare", upstream), files, folder),
             Self::Raw => Process::own(&format!("{RAW}{upstream}")),
             Self::Nginx => nginx(upstream, secure, folder),
             Self::Haproxy => haproxy(upstream, folder),

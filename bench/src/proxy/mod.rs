@@ -5,7 +5,9 @@
 //! gateway has its command: permits, breaker, timeout, metrics.
 //!
 //! All tables of a case are from the same runs. CPU time, memory and context switches are those that
-//! the kernel counts for all processes of a proxy: those of nginx are its master and its worker. A
+//! the kernel counts for all processes of a proxy: those of nginx are its master and its worker. Ours is
+//! the whole program. The resident memory is the sum over the processes; beside it, what they share counts
+//! once. A
 //! ratio with `cpu`, `p99` or `rss` in its name compares that, the others compare requests per second.
 //! `guard_share` is the CPU time with the command, divided by that without what can be switched off of
 //! it. A peer that is not installed is left out with a line. `strace` counts the system calls, in a
@@ -15,7 +17,7 @@
 //! |---|---|
 //! | `lineup` | the proxies and their settings |
 //! | `process` | a proxy in processes of its own, and what the kernel counts |
-//! | `ours`, `raw`, `pingora` | our gateway, the lower bound, the program of a peer |
+//! | `ours`, `raw`, `pingora` | our program, the lower bound, the program of a peer |
 //! | `secure` | a certificate |
 //! | `calls` | system calls |
 //! | `figures` | the tables |
@@ -49,8 +51,7 @@ use crate::report::{Better, Heading, Row, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 use crate::served::{Running, ServerProcess};
 
-/// The names of our own proxies on the command line, before the address of the upstream.
-const OURS: &str = "proxy-ours-";
+/// The name of the lower bound on the command line, before the address of the upstream.
 const RAW: &str = "proxy-raw-";
 /// The name of our gateway with an upstream of its own, before `guarded` or `bare`.
 const COUNTED: &str = "proxy-counted-";
@@ -127,10 +128,6 @@ pub(crate) fn start_by_name(name: &str) -> Option<Running> {
         let started = ours::start(&format!("{} {command}", upstream.address));
         std::mem::forget(upstream);
         return started;
-    }
-    if let Some(what) = name.strip_prefix(OURS) {
-        pin(0);
-        return ours::start(what);
     }
     let upstream = name.strip_prefix(RAW)?.parse().ok()?;
     pin(0);
@@ -297,6 +294,7 @@ impl<'a> Race<'a> {
                 p50: result.p50 / 1000.0,
                 p99: result.p99 / 1000.0,
                 memory: process.resident() as f64,
+                once: process.resident_once() as f64,
                 switches: (process.switches() - switches) as f64 / requests,
             });
             Outcome {

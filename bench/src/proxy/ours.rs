@@ -1,4 +1,7 @@
-//! Our gateway with one route, on one loop.
+//! Our gateway with one route, on one loop: as the program `tidegate run`, and within this process.
+//!
+//! The comparisons run the program, with all that it has beside its loop. Instructions are counted
+//! within this process.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,6 +11,8 @@ use tidegate_gateway::config::{Disk, load};
 use tidegate_gateway::serve::Gateway;
 use tidegate_isolate::Isolation;
 
+use super::process::{Process, free_address};
+use crate::child;
 use crate::served::{Ours, Running};
 
 /// The command of the route: a limit, a breaker that also judges slow requests, a timeout.
@@ -16,26 +21,61 @@ const GUARDED: &str = "limit = 1000\ntimeout = \"30s\"\n\
 /// Everything of it off that can be: the permits and the metrics stay.
 const BARE: &str = "limit = 100000\ntimeout = false\nbreaker = false\n";
 
-/// Starts the gateway from `UPSTREAM guarded|bare [FOLDER OF THE CERTIFICATE]`.
-pub(super) fn start(what: &str) -> Option<Running> {
-    let mut words = what.splitn(3, ' ');
-    let upstream: SocketAddr = words.next()?.parse().ok()?;
-    let command = match words.next()? {
-        "guarded" => GUARDED,
-        "bare" => BARE,
-        _ => return None,
-    };
-    let tls = match words.next().filter(|folder| !folder.is_empty()) {
-        None => String::new(),
-        Some(folder) => format!(
+/// The most descriptors of the program.
+const DESCRIPTORS: u64 = 4096;
+
+/// Starts the program on the first CPU, which gives it one loop. `folder` is for its file, `certificate`
+/// the folder of its certificate.
+pub(super) fn program(
+    (kind, upstream): (&str, SocketAddr),
+    certificate: Option<&Path>,
+    folder: &Path,
+) -> Result<Process, String> {
+    let address = free_address();
+    let command = command(kind).ok_or("there is no such command")?;
+    let text = text(address, upstream, command, certificate);
+    let file = folder.join(format!("ours-{kind}.toml"));
+    std::fs::write(&file, text).map_err(|why| why.to_string())?;
+    let mut program = child::command()?;
+    program.arg("--gateway");
+    program.arg(format!("{DESCRIPTORS} {}", file.display()));
+    Process::peer(&mut program, address)
+}
+
+/// Returns the settings of the command with this name.
+fn command(kind: &str) -> Option<&'static str> {
+    match kind {
+        "guarded" => Some(GUARDED),
+        "bare" => Some(BARE),
+        _ => None,
+    }
+}
+
+/// Returns the configuration. There is no access log, as for the peers.
+fn text(
+    address: SocketAddr,
+    upstream: SocketAddr,
+    command: &str,
+    certificate: Option<&Path>,
+) -> String {
+    let tls = certificate.map(|folder| {
+        let folder = folder.display();
+        format!(
             "tls = {{ certificates = [{{ cert = \"{folder}/own.pem\", key = \"{folder}/own.key\" }}] }}\n"
-        ),
-    };
-    let text = format!(
-        "[listen.http]\nat = \"127.0.0.1:0\"\n{tls}[upstream.back]\nservers = [\"{upstream}\"]\n\
-         [route.all]\nupstream = \"back\"\n{command}[log]\nfile = \"/dev/null\"\nsuccess = 0\n\
-         [reload]\nwatch = false\n"
-    );
+        )
+    });
+    let tls = tls.unwrap_or_default();
+    format!(
+        "[listen.http]\nat = \"{address}\"\n{tls}[upstream.back]\nservers = [\"{upstream}\"]\n\
+         [route.all]\nupstream = \"back\"\n{command}[log]\nfile = \"/dev/null\"\nsuccess = 0\n"
+    )
+}
+
+/// Starts the gateway within this process, from `UPSTREAM guarded|bare`.
+pub(super) fn start(what: &str) -> Option<Running> {
+    let (upstream, kind) = what.split_once(' ')?;
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let text = text(any, upstream.parse().ok()?, command(kind)?, None);
     let loaded = load(Path::new("/tidegate.toml"), &OneFile(text), &|_| None).ok()?;
     let mistakes = loaded.mistakes.render(&loaded.sources);
     let config = loaded.config.unwrap_or_else(|| panic!("{mistakes}"));

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::child;
 use crate::cpus::{pin, unpin};
 use crate::machine::{count_in, count_out};
-use crate::served::resident_of;
+use crate::served::{private_of, resident_of};
 
 /// How long a proxy may take to listen, or to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -98,6 +98,18 @@ impl Process {
     pub(super) fn resident(&self) -> u64 {
         let resident = |id: &u32| resident_of(&id.to_string()).unwrap_or(0);
         self.ids.iter().map(resident).sum()
+    }
+
+    /// Returns the resident memory if what its processes share counts once, in KiB: what each has alone,
+    /// and the largest part that is shared.
+    pub(super) fn resident_once(&self) -> u64 {
+        let sizes = self.ids.iter().map(|id| {
+            let id = id.to_string();
+            let private = private_of(&id).unwrap_or(0);
+            (private, resident_of(&id).unwrap_or(private) - private)
+        });
+        let (private, shared): (Vec<_>, Vec<_>) = sizes.unzip();
+        private.iter().sum::<u64>() + shared.into_iter().max().unwrap_or(0)
     }
 
     fn sum(&self, file: &str, number: impl Fn(&str) -> Option<u64>) -> u64 {
