@@ -195,23 +195,8 @@ impl AdminListener {
         };
         let service = Arc::new(service);
         let session = move || Session(Arc::clone(&service));
-        let builder = builder(group, guests);
-        let (server, path) = match &settings.at {
-            Address::Tcp { host, port } => {
-                let builder = builder.configure(|server| match found {
-                    Some(found) => {
-                        server.resolver(move |_, _| Completion::succeeded(found.clone()))
-                    }
-                    None => server,
-                });
-                (builder.serve_with((host.as_str(), *port), session), None)
-            }
-            Address::Unix(path) => {
-                let bound = unix::bind(path).map_err(|why| failed(why.to_string()))?;
-                (builder.serve_on(bound.0, session), Some(bound.1))
-            }
-        };
-        let server = server.wait().map_err(|why| failed(why.to_string()))?;
+        let (server, path) =
+            listen(builder(group, guests), session, &settings.at, found).map_err(failed)?;
         pages.start();
         Ok(Self {
             server,
@@ -267,6 +252,30 @@ fn builder(group: &NetGroup, guests: Arc<Guests>) -> HttpServerBuilder<Pinned> {
         .limits(limits.half_close(false))
         .front(move |pipeline| pipeline.add_handler("usher", Handler::inbound(Usher::new(&guests))))
         .configure(|server| server.max_connections(PLACES + LEAVING))
+}
+
+/// Listens on an address. If there are addresses, they are those of its name.
+fn listen(
+    builder: HttpServerBuilder<Pinned>,
+    session: impl Fn() -> Session + Send + Sync + 'static,
+    at: &Address,
+    found: Option<Vec<SocketAddr>>,
+) -> Result<(HttpServer, Option<SocketPath>), String> {
+    let (server, path) = match at {
+        Address::Tcp { host, port } => {
+            let builder = builder.configure(|server| match found {
+                Some(found) => server.resolver(move |_, _| Completion::succeeded(found.clone())),
+                None => server,
+            });
+            (builder.serve_with((host.as_str(), *port), session), None)
+        }
+        Address::Unix(path) => {
+            let (socket, path) = unix::bind(path).map_err(|why| why.to_string())?;
+            (builder.serve_on(socket, session), Some(path))
+        }
+    };
+    let server = server.wait().map_err(|why| why.to_string())?;
+    Ok((server, path))
 }
 
 impl fmt::Debug for AdminListener {

@@ -144,7 +144,7 @@ impl AdminService {
                         }
                     }
                 }
-                Place::Settings => json(report::settings(&*controls, key.as_deref())),
+                Place::Settings => json(report::settings(controls, key.as_deref())),
                 Place::Events => json(changes.events.to_json()),
                 _ => (
                     "text/plain; charset=utf-8",

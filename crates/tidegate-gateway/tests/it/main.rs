@@ -5,6 +5,7 @@ mod explains;
 mod files;
 mod inherits;
 mod mistakes;
+mod mistakes_of_listeners;
 mod packaging;
 mod reference;
 mod secrets;
