@@ -24,6 +24,11 @@ const OUTSTANDING: usize = 16;
 /// request take after the connection was accepted, if a drain begins meanwhile.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// The deadline of a client that reads a refusal.
+const REFUSAL: u8 = 0;
+/// The deadline of the first request in a drain. A request that has come in time leaves it behind.
+const FIRST_REQUEST: u8 = 1;
+
 /// Goes on with bytes that were kept, once a response has ended.
 struct Resume;
 
@@ -271,7 +276,7 @@ impl HttpCodec {
                 write_closing(wire, reason.status());
                 wire.flush();
                 wire.shutdown_output();
-                wire.deadline(0, LINGER);
+                wire.deadline(REFUSAL, LINGER);
             }
             None => {
                 wire.flush();
@@ -411,7 +416,7 @@ impl HttpCodec {
             let waited = Duration::from_nanos(ctx.now().saturating_sub(self.since));
             let left = LINGER.saturating_sub(waited);
             if !left.is_zero() {
-                return ctx.deadline(0, left);
+                return ctx.deadline(FIRST_REQUEST, left);
             }
         }
         self.last |= !self.asked.is_empty() || ends_idle && !in_body;
@@ -510,9 +515,9 @@ impl Inbound for HttpCodec {
         ctx.fire_inactive();
     }
 
-    fn deadline(&mut self, _: u8, ctx: &mut InboundContext<'_, Self>) {
-        // Unless the first request has begun after a drain.
-        if self.lingering || !self.used {
+    fn deadline(&mut self, key: u8, ctx: &mut InboundContext<'_, Self>) {
+        // A response to the first request may still be on its way.
+        if key == REFUSAL || !self.used {
             ctx.close();
         }
     }

@@ -444,6 +444,16 @@ fn the_first_request_of_a_new_connection_has_some_time_in_a_drain() {
     client.socket.advance(linger / 2);
     assert!(!client.socket.is_open());
     assert!(!drained(linger).socket.is_open());
+    // It comes, and its response is not taken within that time.
+    let mut client = drained(linger / 4);
+    client.send(GET);
+    client.socket.set_room(Some(HELLO.len() / 2));
+    client.respond(200, "hello");
+    client.socket.advance(linger);
+    assert!(client.socket.is_open(), "the rest waits to be sent");
+    client.socket.set_room(None);
+    assert!(client.sent().ends_with("hello"));
+    assert!(!client.socket.is_open());
 }
 
 #[test]
