@@ -5,11 +5,15 @@ use std::net::Shutdown;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use tidegate_http::{Body, DeferredResponse, HttpServer, Limits, ResponseStream, serve};
+use tidegate_http::{
+    Body, DeferredResponse, HttpServer, Limits, Request, Response, ResponseStream, serve,
+};
+use tidegate_net::pinned;
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Outcome;
-use tidegate_testkit::{Gate, until, until_some};
+use tidegate_testkit::{Gate, Log, until, until_some};
 
+use super::leaves::in_one_turn;
 use super::{Client, get};
 
 fn count(text: &str, what: &str) -> usize {
@@ -486,4 +490,30 @@ fn drains_at_random_moments_answer_each_accepted_request_once() {
             assert!(count(&text, "Connection: close") <= 1, "{text}");
         }
     }
+}
+
+#[test]
+fn a_response_before_one_that_is_cut_is_not_lost_with_requests_that_wait() {
+    let (group, begun) = (pinned("web", 1).unwrap(), Log::new());
+    let own = begun.clone();
+    let limits = Limits::default().max_outstanding(2);
+    let server = HttpServer::builder(&group).limits(limits);
+    let service = move |_: Request<'_>, response: Response<'_>| own.push(response.defer());
+    let server = server.serve("127.0.0.1:0", service).wait().unwrap();
+    let mut client = Client::connect(server.local_addr());
+    client.send(get("/a") + &get("/b") + &get("/c"));
+    begun.wait_for(2);
+    // They stay in the socket: the connection has stopped reading.
+    client.send(get("/d").repeat(100));
+    let mut both = begun.take().into_iter();
+    let (first, second) = (both.next().unwrap(), both.next().unwrap());
+    in_one_turn(&group, || {
+        drop(second.stream());
+        // The system holds most of it until the client reads.
+        first.body("x".repeat(500_000));
+    });
+    assert_eq!(client.response().1.len(), 500_000);
+    let rest = client.rest();
+    assert!(rest.starts_with("HTTP/1.1 200 OK\r\n"), "{rest}");
+    assert_eq!(server.metrics().requests, 2);
 }

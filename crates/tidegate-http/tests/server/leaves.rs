@@ -14,7 +14,7 @@ use crate::{Client, get};
 type Begun = Log<(String, DeferredResponse)>;
 
 /// Does `work` while the loop is busy, so that the loop finds all that has come in one turn.
-fn in_one_turn(group: &NetGroup, work: impl FnOnce()) {
+pub(crate) fn in_one_turn(group: &NetGroup, work: impl FnOnce()) {
     let (busy, free) = (Gate::new(), Gate::new());
     let (begins, ends) = (busy.clone(), free.clone());
     let task = group.loops().next().submit(move || {

@@ -292,7 +292,8 @@ impl<S: Service> Connection<S> {
     }
 
     /// Ends the connection in the middle of the first response, so that the client does not take the
-    /// part for the whole. Responses before it are still sent.
+    /// part for the whole. Responses before it still reach the client, unless only a reset tells the part
+    /// from the whole.
     fn cut<'a>(&mut self, wire: &mut impl Wire<'a>) {
         let Some(Queued { slot, .. }) = self.queue.pop() else {
             return;
@@ -302,10 +303,12 @@ impl<S: Service> Connection<S> {
         discard(slot);
         self.leave_unanswered(wire);
         self.fail_body(BodyError::Closed);
-        self.phase = Phase::Lingering;
         match &self.channel {
-            Some(channel) if reset => drop(channel.abort()),
-            _ => wire.close_when_flushed(),
+            Some(channel) if reset => {
+                self.phase = Phase::Lingering;
+                drop(channel.abort());
+            }
+            _ => self.end_behind_responses(wire),
         }
     }
 
@@ -339,14 +342,20 @@ impl<S: Service> Connection<S> {
             // The service still reads the body of the last request.
             return;
         }
-        if self.has_to_linger() {
-            self.phase = Phase::Lingering;
-            self.forget_kept(wire);
-            self.paused_by(false, wire);
-            return wire.shutdown_output();
-        }
+        self.end_behind_responses(wire);
+    }
+
+    /// Ends the connection behind what was written: in stages, if the client may still be sending. A
+    /// close with received bytes in the socket would reset what the client has not read.
+    fn end_behind_responses<'a>(&mut self, wire: &mut impl Wire<'a>) {
+        let lingers = self.has_to_linger();
         self.phase = Phase::Lingering;
-        wire.close_when_flushed();
+        if !lingers {
+            return wire.close_when_flushed();
+        }
+        self.forget_kept(wire);
+        self.paused_by(false, wire);
+        wire.shutdown_output();
     }
 
     /// Returns `true` if the client may still be sending when the last response is sent.

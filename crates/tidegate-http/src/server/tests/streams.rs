@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::deferred::{Later, deferring, take};
 use super::{Client, get, ok};
 use crate::pieces::cost;
-use crate::server::ResponseStream;
 use crate::server::part::Part;
+use crate::server::{DeferredResponse, Limits, ResponseStream};
 
 /// A client of a service that streams every response.
 fn streaming(length: Option<u64>) -> (Client, Later<ResponseStream>) {
@@ -149,6 +149,61 @@ fn responses_before_a_stream_that_is_cut_are_sent() {
     assert!(sent.ends_with("\r\n\r\n4\r\npart\r\n"));
     assert!(!client.is_open());
     assert_eq!(client.metrics().unanswered, 1);
+}
+
+/// A client of a service that defers two responses at a time. It has sent four requests.
+fn with_unread_requests(second: &str) -> (Client, Later<DeferredResponse>) {
+    let later: Later<DeferredResponse> = Arc::default();
+    let kept = Arc::clone(&later);
+    let limits = Limits {
+        outstanding: 2,
+        ..Limits::default()
+    };
+    let mut client = Client::with_limits(limits, move |request, response| {
+        let path = request.path().to_owned();
+        kept.lock().unwrap().push((path, response.defer()));
+    });
+    client.send(get("/a") + second + &get("/c") + &get("/d"));
+    assert_eq!(later.lock().unwrap().len(), 2, "the others wait");
+    (client, later)
+}
+
+/// Checks that the connection does not reset what its client has not read: it reads what the client
+/// sends, until the client ends.
+fn reads_to_the_end(mut client: Client) {
+    assert!(client.is_lingering());
+    assert_eq!(client.send(get("/e")), "");
+    assert!(client.is_lingering(), "it reads on");
+    client.socket.end_input();
+    assert!(!client.is_open());
+}
+
+#[test]
+fn a_stream_that_is_cut_does_not_reset_the_responses_before_it() {
+    let http_1_0 = "GET /b HTTP/1.0\r\n\r\n";
+    for second in [&get("/b"), http_1_0] {
+        let (mut client, later) = with_unread_requests(second);
+        let mut b = take(&later, "/b").stream();
+        b.write("part");
+        drop(b);
+        assert_eq!(client.responses(), "");
+        take(&later, "/a").body("a");
+        let sent = client.responses();
+        assert!(sent.starts_with(&ok("a")), "{sent}");
+        assert_eq!(sent.ends_with("4\r\npart\r\n"), second != http_1_0);
+        reads_to_the_end(client);
+    }
+    // It is cut in its turn.
+    let (mut client, later) = with_unread_requests(&get("/b"));
+    take(&later, "/a").body("a");
+    let mut b = take(&later, "/b").stream();
+    b.write("part");
+    assert!(client.responses().ends_with("4\r\npart\r\n"));
+    // The third request has taken the place of the first one.
+    drop((b, take(&later, "/c")));
+    assert_eq!(client.responses(), "");
+    assert_eq!(client.metrics().unanswered, 1);
+    reads_to_the_end(client);
 }
 
 #[test]
