@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::ErrorKind;
+use std::net::Shutdown;
 use std::task::{Context, Poll, Waker};
 
 use tidegate_testkit::{block_on, until};
@@ -92,6 +93,28 @@ fn a_server_that_does_not_read_stops_the_caller() {
     block_on("the end", body.finish()).unwrap();
     assert_eq!(text(response), "ok");
     assert_eq!(reader.join().unwrap(), written + PIECE);
+}
+
+#[test]
+fn what_a_server_does_not_take_of_an_upload_is_dropped_after_its_response() {
+    for response in [
+        "HTTP/1.1 413 x\r\nConnection: close\r\n\r\nno",
+        "HTTP/1.1 413 x\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno",
+    ] {
+        let (upstream, client) = (Upstream::new(), client());
+        let (mut body, answer) = client.put(upstream.url("/")).send_stream(None);
+        let mut peer = upstream.accept();
+        read_head(&mut peer);
+        let piece = bytes::Bytes::from(vec![b'x'; PIECE]);
+        assert!(block_on("a piece", body.write(piece)).unwrap());
+        peer.respond(response);
+        peer.0.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(text(answer), "no");
+        // Without a reset, the system would keep it for minutes.
+        let end = peer.0.read_to_end(&mut Vec::new());
+        let kind = end.map_err(|why| why.kind());
+        assert_eq!(kind, Err(ErrorKind::ConnectionReset), "{response}");
+    }
 }
 
 #[test]

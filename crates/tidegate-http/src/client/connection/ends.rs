@@ -40,9 +40,7 @@ impl<R: ExchangeHandler> Connection<R> {
         let server_idle = course.server_idle.unwrap_or(Duration::MAX);
         let now = ctx.now();
         let age = Duration::from_nanos(now.saturating_sub(self.since));
-        // The rest of a request that was not complete by now is not sent, and the connection cannot
-        // serve another one.
-        let complete = course.complete || self.slot.stop();
+        let complete = self.stop_request();
         let usable = course.keep
             && complete
             && !self.over
@@ -63,13 +61,24 @@ impl<R: ExchangeHandler> Connection<R> {
                 lease.make_idle(link.clone());
             }
         } else {
-            match complete {
-                true => self.close(ctx),
-                false => self.abandon(ctx),
-            }
+            self.close_behind(complete, ctx);
         }
         if let Some(current) = self.current.take() {
             current.receiver.end(ctx);
+        }
+    }
+
+    /// Stops the request, because its response has ended. Returns `true` if it was complete. Otherwise
+    /// its rest is not sent, and the connection cannot serve another one.
+    fn stop_request(&self) -> bool {
+        self.course.complete || self.slot.stop()
+    }
+
+    /// Ends the connection behind a response whose request was `complete` or not.
+    fn close_behind(&mut self, complete: bool, ctx: &mut HandlerContext<'_>) {
+        match complete {
+            true => self.close(ctx),
+            false => self.abandon(ctx),
         }
     }
 
@@ -134,7 +143,8 @@ impl<R: ExchangeHandler> Connection<R> {
             return self.close(ctx);
         }
         if self.course.in_body && self.decoder.in_body() && self.decoder.end_of_input().is_ok() {
-            self.close(ctx);
+            let complete = self.stop_request();
+            self.close_behind(complete, ctx);
             if let Some(current) = self.current.take() {
                 current.receiver.end(ctx);
             }
