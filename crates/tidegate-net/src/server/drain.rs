@@ -295,17 +295,18 @@ impl Drain {
     }
 }
 
-/// Runs `work` on an event loop, also if its queue is full. A loop that is shutting down closes its
-/// connections anyway.
+/// Runs `work` on an event loop, also if its queue is full, unless the loop shuts down meanwhile. A loop
+/// that accepts no more tasks closes its connections anyway.
 fn run_on<P: Placement>(one: &LoopTarget<P>, work: impl FnOnce() + Send + 'static) {
-    // A timer needs no room in the queue, and one that a loop refuses is not reported as a problem.
-    let later = |work: TimedWork| drop(one.home.schedule(Duration::ZERO, work));
-    if one.home.is_shutting_down() {
-        return later(Box::new(work));
+    if one.home.is_shutdown() {
+        // Its refusal would be reported as a problem.
+        return;
     }
     if let Err(refused) = one.run(work) {
         let task = refused.into_inner();
-        later(Box::new(move || task.run()));
+        // A timer needs no room in the queue.
+        let work: TimedWork = Box::new(move || task.run());
+        let _ = one.home.schedule(Duration::ZERO, work);
     }
 }
 

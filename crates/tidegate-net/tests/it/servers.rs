@@ -121,6 +121,50 @@ fn a_drain_reports_even_if_a_handler_holds_up_its_loop() {
 }
 
 #[test]
+fn a_drain_ends_idle_connections_while_their_loops_wait_for_quiet() {
+    /// Closes an idle connection when its server drains.
+    struct Leaves;
+    impl Inbound for Leaves {
+        type In = Bytes;
+        type Out = Bytes;
+        type Write = Bytes;
+        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+            ctx.fire_read(bytes);
+        }
+        fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+            if event.downcast_ref::<Draining>().is_some() {
+                ctx.write("bye");
+                ctx.close_when_flushed();
+            }
+        }
+    }
+    let second = Duration::from_secs(1);
+    let clock = ManualClock::new();
+    let group = group_by(&clock);
+    let server = serve(&group, |p| p.add("leaves", Leaves).add("echo", Echo));
+    let mut client = dial(&server);
+    assert_eq!(round_trip(&mut client, b"x"), b"x");
+    let ended = group.shutdown(tidegate_loop::Quiet {
+        period: 5 * second,
+        timeout: 60 * second,
+    });
+    let drained = server.drain(10 * second);
+    clock.settle();
+    assert_eq!(server.connections(), 0);
+    assert_eq!(drained.wait().unwrap().open, 1);
+    let mut rest = String::new();
+    client.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "bye");
+    assert!(!ended.is_done());
+    clock.advance(5 * second);
+    ended.wait().unwrap();
+    // The loops accept nothing any more, and nobody is told of it.
+    server.drain(10 * second).wait().unwrap();
+    let refused = group.loops().iter().map(|one| one.metrics().refused);
+    assert_eq!(refused.sum::<u64>(), 0);
+}
+
+#[test]
 fn the_end_of_the_group_closes_everything_and_completes_its_promises() {
     let group = group(2);
     let (server, log) = giving(&group);
