@@ -7,31 +7,72 @@ use crate::operation::World;
 use crate::steps::no_forks;
 use crate::*;
 
+/// Both ways of connecting: a socket that is closed with bytes that nobody has read resets its
+/// connection.
 #[test]
-fn a_drain_finishes_requests_and_ends_idle_connections() {
+fn a_drain_finishes_requests_and_ends_each_connection_without_a_reset() {
     let _alone = no_forks();
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
-    let mut busy = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
-    let mut idle = fixture.client();
-    idle.write(&GET.replace("/a", "/%zz"));
-    assert_eq!(idle.message().status(), "400");
-    let drained = fixture
-        .gateway
-        .drain(Duration::ZERO, Duration::from_secs(60));
-    assert_eq!(idle.rest(), "");
-    assert!(!drained.is_done());
-    server.write(OK);
-    let response = busy.message();
-    assert_eq!(
-        (response.body.as_str(), response.field("connection")),
-        ("ok", Some("close"))
-    );
-    let summary = drained.wait().unwrap();
-    assert_eq!((summary.open, summary.cut), (2, 0));
-    assert!(fixture.refuses(&fixture.address()), "nothing listens");
+    for wires in [Wires::Local, Wires::Sockets] {
+        let back = Upstream::with(wires);
+        let fixture = Fixture::with(&route(&[&back], ""), 1, wires);
+        let mut busy = fixture.send(GET);
+        let mut server = back.accept();
+        server.message();
+        let [mut idle, mut silent] = [(); 2].map(|()| fixture.client());
+        idle.write(&GET.replace("/a", "/%zz"));
+        assert_eq!(idle.message().status(), "400");
+        let drained = fixture
+            .gateway
+            .drain(Duration::ZERO, Duration::from_secs(60));
+        idle.clean_end();
+        assert!(!drained.is_done());
+        fixture.in_one_turn(|| ());
+        // It comes too late, and must not cost the response before it.
+        fixture.in_one_turn(|| {
+            busy.write(GET);
+            server.write(OK);
+        });
+        let response = busy.message();
+        assert_eq!(
+            (response.body.as_str(), response.field("connection")),
+            ("ok", Some("close"))
+        );
+        busy.clean_end();
+        // The time in which the first request of a connection may still come.
+        fixture.clock.advance(Duration::from_secs(5));
+        silent.clean_end();
+        let summary = drained.wait().unwrap();
+        assert_eq!(summary.cut, 0);
+        assert!(fixture.refuses(&fixture.address()), "nothing listens");
+    }
+}
+
+#[test]
+fn a_drain_serves_a_request_whose_head_has_begun_and_ends_it_cleanly() {
+    let _alone = no_forks();
+    for wires in [Wires::Local, Wires::Sockets] {
+        let back = Upstream::with(wires);
+        let fixture = Fixture::with(&route(&[&back], ""), 1, wires);
+        let mut idle = fixture.send(&GET.replace("/a", "/%zz"));
+        assert_eq!(idle.message().status(), "400");
+        let mut begun = fixture.client();
+        let (first, rest) = GET.split_at(20);
+        begun.write(first);
+        let drained = fixture
+            .gateway
+            .drain(Duration::ZERO, Duration::from_secs(60));
+        // The others have ended.
+        idle.clean_end();
+        begun.write(rest);
+        back.accept().serve(OK);
+        let response = begun.message();
+        assert_eq!(
+            (response.body.as_str(), response.field("connection")),
+            ("ok", Some("close"))
+        );
+        begun.clean_end();
+        assert_eq!(drained.wait().unwrap().cut, 0);
+    }
 }
 
 #[test]

@@ -240,7 +240,11 @@ impl Upstream {
 
     /// Makes one with a socket.
     fn on_socket() -> Self {
-        Self(Wires::Sockets.listen("127.0.0.1:0").unwrap())
+        Self::with(Wires::Sockets)
+    }
+
+    fn with(wires: Wires) -> Self {
+        Self(wires.listen("127.0.0.1:0").unwrap())
     }
 
     fn address(&self) -> String {
@@ -323,6 +327,15 @@ impl Peer {
             assert!(is_reset, "it has not ended: {why}");
         }
         String::from_utf8(rest).unwrap()
+    }
+
+    /// Reads the end, before which nothing more comes and which is no reset.
+    fn clean_end(&mut self) {
+        let mut byte = [0];
+        match self.0.read(&mut byte) {
+            Ok(read) => assert_eq!(read, 0, "{byte:?} comes before the end"),
+            Err(why) => panic!("it does not end cleanly: {why}"),
+        }
     }
 
     /// Reads a request and responds to it.
