@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use crate::process::Program;
+use crate::process::{LogFile, Program};
 use crate::*;
 
 const UPGRADE: &str =
     "GET /live HTTP/1.1\r\nHost: shop.example\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+
+/// The only request of its connection.
+const GET_LAST: &str = "GET /a HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n";
 
 fn start<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     thread::Builder::new().spawn(run).unwrap()
@@ -106,23 +109,67 @@ fn reloads_lose_no_request_and_no_tunnel() {
     assert_eq!(fixture.isolation.snapshots().len(), 3);
 }
 
-/// Sends requests, and counts the responses.
-fn ask_until_nobody_listens(address: &str, answered: &AtomicU64) {
-    while let Ok(stream) = TcpStream::connect(address) {
-        let mut client = Peer::new(stream);
-        // A connection that the kernel made for a listener that ends was never accepted. One that
-        // was idle at the end of the announcement is closed: the next request came too late.
-        while client.0.write_all(GET.as_bytes()).is_ok()
-            && client.0.peek(&mut [0]).is_ok_and(|count| count == 1)
-        {
-            let response = client.message();
-            assert_eq!((response.status(), response.body.as_str()), ("200", "ok"));
-            answered.fetch_add(1, Ordering::Relaxed);
-            if response.field("connection") == Some("close") {
-                break;
-            }
+/// A client of a gateway that is going to end.
+#[derive(Clone, Default)]
+struct Asker {
+    answered: Arc<AtomicU64>,
+    /// How many of the responses ended their connections.
+    last: Arc<AtomicU64>,
+    /// Each request that is sent from now on is the last one of its connection.
+    is_announced: Arc<AtomicBool>,
+    /// From now on the gateway may stop accepting.
+    ends: Arc<AtomicBool>,
+}
+
+impl Asker {
+    /// Returns another client that hears the same.
+    fn another(&self) -> Self {
+        let (is_announced, ends) = (Arc::clone(&self.is_announced), Arc::clone(&self.ends));
+        Self {
+            is_announced,
+            ends,
+            ..Self::default()
         }
     }
+
+    /// Sends requests until nobody listens.
+    fn ask_until_nobody_listens(&self, address: &str) {
+        while let Ok(stream) = Wires::Local.connect(address) {
+            self.ask_on(Peer::new(stream));
+        }
+    }
+
+    /// Sends requests on a connection up to its end. Each gets its response, except on a connection that
+    /// the gateway has not accepted at its end: that is reset.
+    fn ask_on(&self, mut client: Peer) {
+        for number in 0.. {
+            let is_last = self.is_announced.load(Ordering::SeqCst);
+            let sent = client.0.write_all(GET.as_bytes());
+            let comes = sent.and_then(|()| client.0.peek(&mut [0]));
+            if let Err(why) = &comes
+                && is_reset(why)
+            {
+                let ends = self.ends.load(Ordering::SeqCst);
+                assert!(ends && number == 0, "request {number}: {why}");
+                return;
+            }
+            assert_eq!(comes.unwrap(), 1, "request {number} has no response");
+            let response = client.message();
+            assert_eq!((response.status(), response.body.as_str()), ("200", "ok"));
+            self.answered.fetch_add(1, Ordering::Relaxed);
+            if response.field("connection") == Some("close") {
+                client.clean_end();
+                self.last.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            assert!(!is_last, "request {number} came after the announcement");
+        }
+    }
+}
+
+fn is_reset(why: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(why.kind(), ConnectionReset | BrokenPipe)
 }
 
 /// Waits until each client has got a response.
@@ -133,23 +180,84 @@ fn await_answers(answered: &[Arc<AtomicU64>]) {
 }
 
 #[test]
+fn a_drain_under_load_loses_no_request() {
+    let back = Upstream::new();
+    let fixture = Fixture::with_route(&[&back], "timeout = false");
+    let responses = serve_all(back);
+    let one = Asker::default();
+    let all = [one.clone(), one.another(), one.another(), one.another()];
+    let clients = all.each_ref().map(|own| {
+        let (own, address) = (own.clone(), fixture.address());
+        start(move || own.ask_until_nobody_listens(&address))
+    });
+    let count = |own: &Asker| own.last.load(Ordering::Relaxed);
+    let served = all.each_ref().map(|own| Arc::clone(&own.answered));
+    await_answers(&served);
+    let announce = Duration::from_secs(5);
+    let drained = fixture.gateway.drain(announce, Duration::from_secs(60));
+    one.is_announced.store(true, Ordering::SeqCst);
+    // The connections that are open at the end are not older than this.
+    fixture.clock.advance(announce - Duration::from_millis(50));
+    let before = all.each_ref().map(count);
+    tidegate_testkit::until("each client has connected again", || {
+        let mut both = all.iter().zip(&before);
+        both.all(|(own, before)| count(own) > before + 1)
+    });
+    one.ends.store(true, Ordering::SeqCst);
+    fixture.clock.advance(Duration::from_millis(100));
+    for client in clients {
+        client.join().unwrap();
+    }
+    assert_eq!(drained.wait().unwrap().cut, 0);
+    let answered: u64 = served.iter().map(|own| own.load(Ordering::Relaxed)).sum();
+    assert_eq!(answered, responses.load(Ordering::Relaxed));
+}
+
+/// Sends requests on connections of their own until nobody listens.
+fn ask_once_each(address: &str, answered: &AtomicU64, is_signalled: &AtomicBool) {
+    while let Ok(stream) = TcpStream::connect(address) {
+        let mut client = Peer::new(stream);
+        let sent = client.0.write_all(GET_LAST.as_bytes());
+        match sent.and_then(|()| client.0.peek(&mut [0])) {
+            Ok(1) => {
+                let response = client.message();
+                assert_eq!((response.status(), response.body.as_str()), ("200", "ok"));
+                client.clean_end();
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+            // The kernel made it for a listener that ends: it was never accepted.
+            other => {
+                assert!(is_signalled.load(Ordering::SeqCst), "{other:?}");
+                let why = other.expect_err("it was accepted and got nothing");
+                assert!(is_reset(&why), "{why}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_signal_under_load_loses_no_request() {
     let back = Upstream::on_socket();
+    let log = LogFile::new("loaded");
     let text = format!(
-        "[listen]\nhttp = \"127.0.0.1:0\"\n[log]\nsuccess = 0\n\
-         [drain]\nannounce = \"300ms\"\ndeadline = \"20s\"\n{}",
+        "[listen]\nhttp = \"127.0.0.1:0\"\n{}success = 0\n\
+         [drain]\nannounce = \"0s\"\ndeadline = \"20s\"\n{}",
+        log.section(),
         route(&[&back], "timeout = \"60s\"")
     );
     let responses = serve_all(back);
     let mut program = Program::start("loaded", &text);
     let address = program.address();
+    let is_signalled = Arc::<AtomicBool>::default();
     let ask = |answered: &Arc<AtomicU64>| -> JoinHandle<()> {
         let (address, answered) = (address.clone(), Arc::clone(answered));
-        start(move || ask_until_nobody_listens(&address, &answered))
+        let is_signalled = Arc::clone(&is_signalled);
+        start(move || ask_once_each(&address, &answered, &is_signalled))
     };
     let answered = [(); 4].map(|()| Arc::<AtomicU64>::default());
     let clients = answered.each_ref().map(ask);
     await_answers(&answered);
+    is_signalled.store(true, Ordering::SeqCst);
     program.signal("TERM");
     for client in clients {
         client.join().unwrap();
@@ -158,5 +266,6 @@ fn a_signal_under_load_loses_no_request() {
     assert!(said.contains("cut at the deadline: 0"), "{said}");
     let answered: u64 = answered.iter().map(|own| own.load(Ordering::Relaxed)).sum();
     assert_eq!(answered, responses.load(Ordering::Relaxed));
+    assert_eq!(log.lines(), (0, 0), "each was a success");
     assert_eq!(program.status(), Some(0));
 }

@@ -145,21 +145,21 @@ impl Drop for Program {
 }
 
 /// A file that is removed at the end.
-struct LogFile(PathBuf);
+pub(crate) struct LogFile(PathBuf);
 
 impl LogFile {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let file = format!("tidegate-{name}-{}.log", std::process::id());
         Self(std::env::temp_dir().join(file))
     }
 
     /// Returns the section of a configuration that writes the log here.
-    fn section(&self) -> String {
+    pub(crate) fn section(&self) -> String {
         format!("[log]\nfile = {:?}\n", self.0)
     }
 
     /// Returns how many lines there are, and how many of them are about a request that was cut.
-    fn lines(&self) -> (usize, usize) {
+    pub(crate) fn lines(&self) -> (usize, usize) {
         let text = std::fs::read_to_string(&self.0).unwrap();
         let cut = text.matches("\"reason\":\"closing\"").count();
         (text.lines().count(), cut)
