@@ -96,3 +96,24 @@ fn a_mistake_shows_no_secret() {
         assert_eq!(status, 1, "{text}\n{output}");
     }
 }
+
+/// A secret in the file itself is a mistake, and the only one here.
+#[test]
+fn a_literal_token_is_refused_and_not_shown() {
+    for setting in ["token", "read_token"] {
+        let literal = format!(
+            "[listen]\nhttp = \"h:80\"\n[listen.admin]\nat = \"127.0.0.1:1\"\n{setting} = \"marker\"\n\
+             [route.a]\nrespond = 200\n"
+        );
+        let (output, status) = check(&literal);
+        let expected = "expected a secret from a variable or a file, such as `\"${TOKEN}\"` or \
+                        `\"file:/run/token\"`";
+        assert!(output.contains(expected), "{output}");
+        assert!(output.contains("t.toml:5:"), "{output}");
+        assert!(output.contains("1 error, 0 warnings"), "{output}");
+        assert!(!output.contains(MARKER), "{output}");
+        assert_eq!(status, 1);
+        let (output, status) = check(&literal.replace("\"marker\"", "\"${TOKEN}\""));
+        assert_eq!(status, 0, "{output}");
+    }
+}
