@@ -65,6 +65,19 @@ fn the_less_busy_of_two_keeps_the_servers_level() {
 }
 
 #[test]
+fn the_less_busy_of_two_is_that_with_fewer_requests_per_weight() {
+    for seed in 0..20 {
+        let servers = servers(&[3, 1], None);
+        let mut picker = Picker::new(Strategy::LeastInFlight, seed);
+        let held: Vec<_> = (0..400).map(|_| picker.pick(&servers, None)).collect();
+        assert!(held.iter().all(Option::is_some));
+        let counts = [0, 1].map(|at: usize| servers[at].in_flight());
+        assert!((298..=302).contains(&counts[0]), "{seed}: {counts:?}");
+        assert_eq!(counts[0] + counts[1], 400, "{seed}");
+    }
+}
+
+#[test]
 fn a_request_is_refused_only_if_no_server_has_a_place() {
     for strategy in ALL {
         let servers = servers(&[5, 1], Some(3));
