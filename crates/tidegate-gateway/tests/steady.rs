@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tidegate::isolate::Isolation;
 use tidegate::net::NetGroup;
-use tidegate_gateway::config::{Disk, load};
+use tidegate_gateway::config::{Config, Disk, load};
 use tidegate_gateway::serve::Gateway;
 use tidegate_testkit::until;
 
@@ -28,6 +28,9 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const REQUESTS: u64 = 1000;
 /// What the loop allocates now and then, whatever requests do: larger memory for reads, for example.
 const SPARE: u64 = REQUESTS / 20;
+
+/// What some hundred reloads may leave: less than 100 bytes of each.
+const LEFT: usize = 32 * 1024;
 
 /// One file.
 struct OneFile(String);
@@ -53,15 +56,9 @@ struct Served {
 impl Served {
     fn new(settings: &str) -> Self {
         let back = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = back.local_addr().unwrap();
-        let text = format!(
-            "[listen]\nhttp = \"127.0.0.1:0\"\n[upstream.back]\nservers = [\"{server}\"]\n\
-             [route.shop]\nupstream = \"back\"\n{settings}\n"
-        );
-        let loaded = load(Path::new("/tidegate.toml"), &OneFile(text), &|_| None).unwrap();
         let group = NetGroup::builder("gateway").loops(1).build().unwrap();
         let isolation = Isolation::builder().build().unwrap();
-        let gateway = Gateway::start(loaded.config.unwrap(), &group, &isolation).unwrap();
+        let gateway = Gateway::start(config(&back, settings), &group, &isolation).unwrap();
         Self {
             gateway,
             group,
@@ -101,6 +98,17 @@ impl Served {
         let after = self.allocated();
         (after - before).saturating_sub(SPARE).div_ceil(REQUESTS)
     }
+}
+
+/// Returns the configuration with one route to `back`.
+fn config(back: &TcpListener, settings: &str) -> Config {
+    let server = back.local_addr().unwrap();
+    let text = format!(
+        "[listen]\nhttp = \"127.0.0.1:0\"\n[upstream.back]\nservers = [\"{server}\"]\n\
+         [route.shop]\nupstream = \"back\"\n{settings}\n"
+    );
+    let loaded = load(Path::new("/tidegate.toml"), &OneFile(text), &|_| None).unwrap();
+    loaded.config.unwrap()
 }
 
 /// Reads up to this end.
@@ -223,4 +231,39 @@ fn unfinished_requests_hold_little_and_leave_nothing() {
         LIVE.load(Ordering::Relaxed) < before + 256 * 1024
     });
     assert!(BYTES.get() < 16 << 20, "the test itself holds little");
+}
+
+/// Each reload changes a route, adds a new one and removes the last new one, each with an upstream, a
+/// breaker and metrics of its own.
+#[test]
+fn reloads_leave_no_memory() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let served = Served::new("limit = 100");
+    let mut client = served.connect();
+    let mut server = None;
+    let mut reload = |number: usize| {
+        let limit = 100 + number % 2;
+        let settings = format!(
+            "limit = {limit}\nbreaker = {{ }}\n[upstream.new{number}]\nservers = \"127.0.0.1:1\"\n\
+             [route.new{number}]\npath = \"/new{number}\"\nupstream = \"new{number}\"\nbreaker = {{ }}\n"
+        );
+        served
+            .gateway
+            .reload(config(&served.back, &settings))
+            .unwrap();
+        client.write_all(GET).unwrap();
+        let server = server.get_or_insert_with(|| served.accept());
+        read_to(server, b"\r\n\r\n");
+        server.write_all(OK).unwrap();
+        read_to(&mut client, b"ok");
+    };
+    // What is kept from now on is there.
+    (1000..1100).for_each(&mut reload);
+    let live = || LIVE.load(Ordering::Relaxed);
+    let before = live();
+    (1100..1500).for_each(&mut reload);
+    until("the memory of 400 reloads is free", || {
+        live() < before + LEFT
+    });
+    assert_eq!(served.isolation.snapshots().len(), 2);
 }
