@@ -173,7 +173,7 @@ impl Gateway {
     }
 
     /// Adds what the gateway has written to an error.
-    fn explain(&self, result: CheckResult) -> CheckResult {
+    fn explain<T>(&self, result: Result<T, String>) -> Result<T, String> {
         result.map_err(|why| {
             let log = std::fs::read_to_string(&self.log);
             format!("{why}\nthe gateway: {}", log.unwrap_or_default())
@@ -344,21 +344,45 @@ fn accept(listener: &TcpListener) -> std::io::Result<(TcpStream, SocketAddr)> {
     Err(std::io::ErrorKind::TimedOut.into())
 }
 
-/// promtool reads the metrics of a gateway that has served and refused requests.
+/// promtool reads the metrics of a gateway that has served a request and refused another one.
 fn promtool(servers: &Servers) -> CheckResult {
-    let gateway = through(servers)?;
-    let quiet = ["--silent", "--show-error", "--noproxy", "*"];
-    let get = |url: &str| ask("curl", &[&quiet[..], &[url]].concat(), "");
-    let site = gateway.site(servers);
-    get(&site.url(""))?;
-    get(&site.url("nothing"))?;
-    let (metrics, _) = get(&format!("http://127.0.0.1:{}/metrics", gateway.admin))?;
-    if !metrics.contains("tidegate_") {
-        return gateway.explain(Err(format!("no metrics: {metrics}")));
-    }
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|why| why.to_string())?;
+    let back = listener.local_addr().map_err(|why| why.to_string())?;
+    let full = format!(
+        "[upstream.busy]\nservers = \"{back}\"\n\
+         [route.full]\npath = \"/full\"\nupstream = \"busy\"\nlimit = 1"
+    );
+    let gateway = Gateway::start(servers, servers.address("http")?, "", &full)?;
+    let metrics = gateway.explain(metrics_after_refusal(&gateway, servers, &listener))?;
     match ask("promtool", &["check", "metrics"], &metrics)? {
         (_, true) => Ok(()),
         (output, false) => Err(output),
+    }
+}
+
+/// Sends a request that is served, one that is never answered, and one that its route refuses because
+/// of that. Returns the metrics.
+fn metrics_after_refusal(
+    gateway: &Gateway,
+    servers: &Servers,
+    busy: &TcpListener,
+) -> Result<String, String> {
+    let quiet = ["--silent", "--show-error", "--noproxy", "*"];
+    let code = ["--output", "/dev/null", "--write-out", "%{http_code}"];
+    let site = gateway.site(servers);
+    let (served, full) = (site.url(""), site.url("full"));
+    expect("curl", &[&quiet[..], &code, &[&served]].concat(), "", "200")?;
+    let mut held = connect(gateway.port)?;
+    let request = b"GET /full HTTP/1.1\r\nHost: full\r\n\r\n";
+    held.write_all(request).map_err(|why| why.to_string())?;
+    let _server = accept(busy).map_err(|why| format!("the upstream: {why}"))?;
+    expect("curl", &[&quiet[..], &code, &[&full]].concat(), "", "503")?;
+    let url = format!("http://127.0.0.1:{}/metrics", gateway.admin);
+    let (metrics, _) = ask("curl", &[&quiet[..], &[&url]].concat(), "")?;
+    let refusal = "tidegate_route_problems_total{route=\"full\",reason=\"limit\"} 1";
+    match metrics.contains(refusal) {
+        true => Ok(metrics),
+        false => Err(format!("no {refusal}: {metrics}")),
     }
 }
 

@@ -73,7 +73,8 @@ pub fn run(root: &Path, long: bool, only: &[&str]) -> step::Result {
     let running = Servers::start(root)?;
     for (name, program, check) in checks() {
         if !installed(program) {
-            println!("{name}: skipped, {program} is not installed (.ci/peers installs it)");
+            let installs = installer(program);
+            println!("{name}: skipped, {program} is not installed ({installs} installs it)");
             continue;
         }
         check(&running).map_err(|why| format!("{name}: {why}"))?;
@@ -85,6 +86,14 @@ pub fn run(root: &Path, long: bool, only: &[&str]) -> step::Result {
 /// Returns `true` if a program is installed.
 fn installed(program: &str) -> bool {
     step::works(Command::new("which").arg(program).env("PATH", path()))
+}
+
+/// Returns the command that installs a program.
+fn installer(program: &str) -> &'static str {
+    match program {
+        "promtool" => ".ci/peers --long",
+        _ => ".ci/peers",
+    }
 }
 
 /// Returns the search path for programs, including the folders for administrators.
