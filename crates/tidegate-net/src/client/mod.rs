@@ -121,7 +121,10 @@ impl<P: ChannelPlacement> Client<P> {
         let network = self.group.network().cloned();
         let open = move || {
             let transport = match network {
-                Some(network) => Transport::Local(network.connect_end(address)?),
+                Some(network) => {
+                    network.take_descriptor()?;
+                    Transport::Local(network.connect_end(address)?)
+                }
                 None => Transport::tcp(connect_tcp(address)?),
             };
             let local = transport.local_addr();

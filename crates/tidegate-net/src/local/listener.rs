@@ -78,6 +78,18 @@ impl LocalListener {
         end.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
+    /// Accepts a connection that waits already, for a group.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LocalListener::try_accept`], and that of a group without descriptors.
+    pub(crate) fn accept_channel(&self) -> io::Result<LocalEnd> {
+        if !self.arrivals.lock().waiting.is_empty() {
+            self.network.take_descriptor()?;
+        }
+        self.accept_end()
+    }
+
     /// Sets what is called when a connection comes. It is called now if one waits already.
     pub(crate) fn on_arrival(&self, call: Option<OnArrival>) {
         let mut queue = self.arrivals.lock();

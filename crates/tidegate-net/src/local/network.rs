@@ -13,6 +13,8 @@ use crate::channel::{LocalEnd, local_ends_at};
 const FIRST_PORT: u16 = 1024;
 /// How many connections wait at a listener of a test.
 const BACKLOG: i32 = 1024;
+/// The error of a system call for which the process has no descriptor left.
+const EMFILE: i32 = 24;
 
 /// A network within this process, which takes the place of TCP on the loopback interface in tests.
 /// Its connections are pairs of [local ends](crate::NetGroup::local_pair).
@@ -49,6 +51,9 @@ struct Addresses {
     chosen: (usize, usize),
     /// How many connections were made.
     connects: usize,
+    /// Groups have no descriptors left, and how many of their calls have failed for that.
+    starved: bool,
+    failed: usize,
 }
 
 /// A listener at an address.
@@ -101,6 +106,17 @@ impl LocalNetwork {
         Ok(LocalListener::new(self.clone(), address, arrivals))
     }
 
+    /// Sets whether groups have no descriptors left. Then they accept and connect as little as a process
+    /// with `EMFILE`. The peers that the test plays have descriptors.
+    pub fn set_starved(&self, yes: bool) {
+        self.lock().starved = yes;
+    }
+
+    /// Returns how many accepts and connects of groups have failed because they had no descriptors.
+    pub fn starved(&self) -> usize {
+        self.lock().failed
+    }
+
     /// Connects to `address`. Does not wait until the connection is accepted.
     ///
     /// # Errors
@@ -122,6 +138,20 @@ impl LocalNetwork {
         let (client, server) = local_ends_at(own, address);
         arrivals.push(server)?;
         Ok(client)
+    }
+
+    /// Takes a descriptor for a connection of a group.
+    ///
+    /// # Errors
+    ///
+    /// That of the system if there is none.
+    pub(crate) fn take_descriptor(&self) -> io::Result<()> {
+        let mut addresses = self.lock();
+        if !addresses.starved {
+            return Ok(());
+        }
+        addresses.failed += 1;
+        Err(io::Error::from_raw_os_error(EMFILE))
     }
 
     /// Frees the address of a listener.

@@ -148,7 +148,7 @@ impl Listening {
             #[cfg(unix)]
             Self::Unix(listener) => Ok((Transport::unix(accept_unix(listener)?), None)),
             Self::Local(listener) => {
-                let end = listener.accept_end()?;
+                let end = listener.accept_channel()?;
                 let peer = end.peer_addr();
                 Ok((Transport::Local(end), peer))
             }

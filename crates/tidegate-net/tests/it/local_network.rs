@@ -4,8 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_net::internal::{LocalListener, LocalNetwork, LocalSocket};
-use tidegate_net::{Client, Handler, Listener, NetGroup, Server, ServerBuilder};
+use tidegate_net::{Client, Handler, Listener, NetError, NetGroup, Server, ServerBuilder};
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Log, WATCHDOG, until};
 
@@ -409,4 +410,33 @@ fn what_would_wait_is_told_apart() {
     assert!(!client.wait_readable(Duration::ZERO));
     drop(server);
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
+}
+
+#[test]
+fn a_group_without_descriptors_neither_accepts_nor_connects_until_it_has_some() {
+    let (network, clock) = (LocalNetwork::new(), ManualClock::new());
+    let group = NetGroup::builder("io").loops(1).clock(&clock);
+    let group = group.local_network(&network).build().unwrap();
+    let server = echo(&group).bind("127.0.0.1:0").wait().unwrap();
+    let other = network.bind(any()).unwrap();
+    let connect = || {
+        Client::builder(&group)
+            .build()
+            .connect(other.local_addr())
+            .wait()
+    };
+    network.set_starved(true);
+    assert_eq!(network.starved(), 0);
+    let why = connect().unwrap_err().failure().unwrap();
+    assert!(NetError::is_out_of_descriptors(&why), "{why:?}");
+    let mut client = dial(&network, server.local_addr());
+    until("accepting pauses", || {
+        group.io_metrics()[0].accept_pauses == 1
+    });
+    assert_eq!(network.starved(), 2);
+    network.set_starved(false);
+    group.next().settle();
+    clock.advance(Server::DEFAULT_ACCEPT_PAUSE);
+    assert_eq!(round_trip(&mut client, b"hello"), b"hello");
+    connect().unwrap();
 }
