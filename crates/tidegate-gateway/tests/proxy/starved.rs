@@ -1,7 +1,12 @@
-//! A gateway without descriptors, in a process of its own whose limit is low.
+//! A gateway without descriptors: on a manual clock, in a network that refuses them, and in a process of
+//! its own whose limit is low.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::LazyLock;
+
+use tidegate_net::Server;
+use tidegate_net::internal::LocalNetwork;
 
 use crate::loaded::serve_all;
 use crate::steps::spawn;
@@ -55,14 +60,11 @@ impl Starved {
         idle
     }
 
-    /// Ends the gateway. Returns what it has logged.
-    fn end(mut self) -> String {
-        self.child.kill().unwrap();
-        let mut logged = String::new();
-        let mut out = self.child.stdout.take().unwrap();
-        out.read_to_string(&mut logged).unwrap();
-        self.child.wait().unwrap();
-        logged
+    /// Waits until the gateway has logged something.
+    fn logs(&mut self, part: &str) -> String {
+        let out = BufReader::new(self.child.stdout.take().unwrap());
+        let mut lines = out.lines().map(Result::unwrap);
+        lines.find(|line| line.contains(part)).unwrap()
     }
 }
 
@@ -74,31 +76,43 @@ impl Drop for Starved {
     }
 }
 
+/// A gateway on a manual clock, in a network of its own in which it may lack descriptors.
+fn starvable(network: &'static LocalNetwork, text: &str) -> Fixture {
+    Fixture::with(text, 1, Wires::Own(network))
+}
+
 #[test]
 fn without_descriptors_nobody_is_lost_who_waits() {
-    let back = Upstream::on_socket();
-    let mut starved = Starved::start("waits", &route(&[&back], "timeout = \"60s\""));
-    let idle = starved.fill();
-    let mut waits: Vec<Peer> = (0..3).map(|_| starved.connect()).collect();
-    for waits in &mut waits {
-        waits.write(GET);
+    static NETWORK: LazyLock<LocalNetwork> = LazyLock::new(LocalNetwork::new);
+    let back = Upstream::with(Wires::Own(&NETWORK));
+    let fixture = starvable(&NETWORK, &route(&[&back], "timeout = \"60s\""));
+    NETWORK.set_starved(true);
+    let mut waits = [(); 3].map(|()| fixture.send(GET));
+    // Still without descriptors, also after a pause: nobody is accepted and closed.
+    for pauses in 1..=3 {
+        tidegate_testkit::until("accepting pauses", || {
+            fixture.group.io_metrics()[0].accept_pauses == pauses
+        });
+        fixture.in_one_turn(|| ());
+        if pauses == 3 {
+            NETWORK.set_starved(false);
+        }
+        fixture.clock.advance(Server::DEFAULT_ACCEPT_PAUSE);
     }
-    // Still without descriptors, also after a second: nobody is accepted and closed.
-    starved.says("accepts no connections for 1s");
-    drop(idle);
     for _ in &waits {
         back.accept().serve(OK_CLOSE);
     }
     for waits in &mut waits {
         assert_eq!(waits.message().status(), "200");
     }
-    starved.end();
+    assert_eq!(NETWORK.starved(), 3);
 }
 
 /// Neither breaker nor health nor retries take it for a failure of the server.
 #[test]
 fn a_lack_of_descriptors_is_not_the_fault_of_a_server() {
-    let (back, checked) = (Upstream::on_socket(), Upstream::on_socket());
+    static NETWORK: LazyLock<LocalNetwork> = LazyLock::new(LocalNetwork::new);
+    let [back, checked] = [(); 2].map(|()| Upstream::with(Wires::Own(&NETWORK)));
     let settings = "timeout = \"60s\"\nretry = { times = 3, budget = 1.0 }\n\
                     breaker = { error_rate = 1, volume = 1, sleep = \"60s\" }";
     let text = format!(
@@ -108,45 +122,57 @@ fn a_lack_of_descriptors_is_not_the_fault_of_a_server() {
         route(&[&back], settings),
         checked.address()
     );
+    let fixture = starvable(&NETWORK, &text);
+    let mut client = fixture.send(&GET.replace("/a", "/%zz"));
+    assert_eq!(client.message().status(), "400", "it is accepted");
+    NETWORK.set_starved(true);
+    client.write(GET);
+    let refused = client.message();
+    assert_eq!(refused.status(), "503");
+    let reason = refused.field("Tidegate-Refused");
+    assert_eq!(reason, Some("descriptors shop"), "{refused:?}");
+    assert_eq!(NETWORK.starved(), 1, "it is not tried again");
+    // More checks than it takes.
+    for checks in 2..=4 {
+        tidegate_testkit::until("the server is checked", || {
+            fixture.clock.advance(Duration::from_millis(100));
+            NETWORK.starved() >= checks
+        });
+    }
+    NETWORK.set_starved(false);
+    let mut client = fixture.send(&GET.replace("/a", "/checked"));
     serve_all(checked);
-    let mut starved = Starved::start("fault", &text);
+    let message = client.message();
+    assert_eq!(message.status(), "200", "it is still up: {message:?}");
+    client.write(GET);
+    back.accept().serve(OK);
+    assert_eq!(client.message().status(), "200", "the breaker is closed");
+}
+
+/// What a process has whose limit is low: the error of the system, its reports and its log.
+#[test]
+fn a_program_without_descriptors_refuses_requests_and_says_so() {
+    let back = Upstream::on_socket();
+    let settings = "timeout = \"60s\"\nretry = { times = 3, budget = 1.0 }";
+    let mut starved = Starved::start("starved", &route(&[&back], settings));
     let mut idle = starved.fill();
     // The first ones may still get a descriptor.
     let mut served = Vec::new();
     let refused = idle.iter_mut().find_map(|client| {
         client.write(GET);
-        client.0.set_nonblocking(true);
         let (before, mut is_refused) = (served.len(), false);
         tidegate_testkit::until("it is passed on or refused", || {
-            served.extend(back.0.try_accept().ok());
-            is_refused = client.0.peek(&mut [0]).is_ok();
+            served.extend(back.try_accept());
+            is_refused = client.0.wait_readable(Duration::ZERO);
             is_refused || served.len() > before
         });
-        client.0.set_nonblocking(false);
         is_refused.then(|| client.message())
     });
     let refused = refused.unwrap();
     assert_eq!(refused.status(), "503");
     let reason = refused.field("Tidegate-Refused");
     assert_eq!(reason, Some("descriptors shop"), "{refused:?}");
-    // More checks than it takes.
-    for _ in 0..3 {
-        let checks = starved.says("upstream.checked ");
-        assert!(checks.contains("not checked: "), "{checks}");
-    }
-    drop(idle);
-    let mut client = starved.connect();
-    client.write(&GET.replace("/a", "/checked"));
-    let message = client.message();
-    assert_eq!(message.status(), "200", "it is still up: {message:?}");
-    client.write(GET);
-    back.accept().serve(OK);
-    assert_eq!(client.message().status(), "200", "the breaker is closed");
-    let logged = starved.end();
-    // Until here, because a server that closes is a failure.
-    drop(served);
-    let line = logged.lines().find(|line| line.contains("descriptors"));
-    let line = line.unwrap();
+    let line = starved.logs("descriptors");
     for part in ["\"outcome\":\"refused\"", "\"attempts\":1,"] {
         assert!(line.contains(part), "{line}");
     }

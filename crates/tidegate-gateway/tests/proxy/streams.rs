@@ -15,10 +15,12 @@ use crate::PATIENCE;
 static NETWORK: LazyLock<LocalNetwork> = LazyLock::new(LocalNetwork::new);
 
 /// What the peers of a test and its gateway are connected with.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Wires {
     /// Pairs of channels within this process.
     Local,
+    /// The same, in a network that no other test uses.
+    Own(&'static LocalNetwork),
     /// TCP sockets.
     Sockets,
 }
@@ -26,27 +28,29 @@ pub(crate) enum Wires {
 impl Wires {
     /// Returns the network that the groups of a gateway use, if they use no sockets.
     pub(crate) fn network(self) -> Option<&'static LocalNetwork> {
-        (self == Self::Local).then(|| &*NETWORK)
+        match self {
+            Self::Local => Some(&NETWORK),
+            Self::Own(network) => Some(network),
+            Self::Sockets => None,
+        }
     }
 
     /// Connects. Waits if too many connections wait to be accepted.
     pub(crate) fn connect(self, to: impl ToSocketAddrs) -> io::Result<Stream> {
-        match self {
-            Self::Local => {
-                let to = first(to)?;
-                tidegate_testkit::until_some("one is accepted", || match NETWORK.connect(to) {
-                    Err(why) if why.kind() == io::ErrorKind::WouldBlock => None,
-                    connected => Some(connected.map(Stream::Local)),
-                })
-            }
-            Self::Sockets => TcpStream::connect(to).map(Stream::Tcp),
-        }
+        let Some(network) = self.network() else {
+            return TcpStream::connect(to).map(Stream::Tcp);
+        };
+        let to = first(to)?;
+        tidegate_testkit::until_some("one is accepted", || match network.connect(to) {
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => None,
+            connected => Some(connected.map(Stream::Local)),
+        })
     }
 
     pub(crate) fn listen(self, at: impl ToSocketAddrs) -> io::Result<Listener> {
-        match self {
-            Self::Local => NETWORK.bind(first(at)?).map(Listener::Local),
-            Self::Sockets => TcpListener::bind(at).map(Listener::Tcp),
+        match self.network() {
+            Some(network) => network.bind(first(at)?).map(Listener::Local),
+            None => TcpListener::bind(at).map(Listener::Tcp),
         }
     }
 }
