@@ -87,15 +87,13 @@ fn a_server_is_down_after_failures_and_up_after_successes() {
 /// Sends a request, and responds if it reaches the server.
 fn ask(fixture: &Fixture, back: &Upstream) -> Message {
     let mut client = fixture.send(&GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
-    client.0.set_timeout(Some(Duration::from_millis(20)));
-    let mut byte = [0];
     let served = tidegate_testkit::until_some("the request ends or reaches the server", || {
         if let Some(server) = back.try_accept() {
             return Some(Some(server));
         }
-        client.0.peek(&mut byte).is_ok().then_some(None)
+        let is_readable = client.0.wait_readable(Duration::ZERO);
+        is_readable.then_some(None)
     });
-    client.0.set_timeout(Some(PATIENCE));
     if let Some(mut server) = served {
         server.serve(FINE);
     }

@@ -254,7 +254,7 @@ fn the_address_of_a_client_comes_from_the_proxy_protocol_of_a_trusted_peer() {
 
 #[test]
 fn a_proxy_header_comes_within_the_time_of_a_head() {
-    let fixture = Fixture::on_sockets(
+    let fixture = Fixture::new(
         "[listen.behind]\nat = \"127.0.0.1:0\"\nproxy_protocol = true\n\
          trust = [\"127.0.0.0/8\"]\nlimits = { head_time = \"5s\" }\n[route.r]\nrespond = 200\n",
     );

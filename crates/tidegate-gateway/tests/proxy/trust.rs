@@ -225,12 +225,12 @@ fn column(text: &str, setting: &str) -> usize {
 
 #[test]
 fn a_server_that_is_silent_in_the_handshake_is_left_after_the_time_for_a_connection() {
-    let (files, back) = (Files::new("silent"), Upstream::on_socket());
+    let (files, back) = (Files::new("silent"), Upstream::new());
     files.write("back", "back.example");
     files.write("own", "gateway.example");
     let text = upstream(&files, &back);
     let text = text.replace("max_in_flight", "connect_timeout = \"2s\"\nmax_in_flight");
-    let fixture = Fixture::on_sockets(&text);
+    let fixture = Fixture::new(&text);
     let mut client = fixture.send(GET);
     let mut server = back.accept();
     // The handshake has begun.
