@@ -10,6 +10,8 @@
 //!
 //! * There is a ticket for each call: when no thread is inside, there are as many tickets as calls,
 //!   and there are never fewer. A call and its ticket go under one lock, or the call goes first.
+//! * While a thread asks the queue, there may be a ticket more, so that no call relies on that thread
+//!   alone. It takes no place away: a call that the worker pool refuses uses it.
 //! * The queue is user code. One thread of the pool at a time takes it out of its seat and calls it
 //!   with no lock held. If it does not come back in time, the other threads go on without it.
 //! * A queue that broke its contract is never called again; the calls then run in the order of
@@ -41,7 +43,7 @@ pub(super) struct CallLine {
     seat: Mutex<Seat>,
     /// Why the queue is not used any more.
     broken: OnceLock<String>,
-    /// For a ticket in place of one whose thread does not come back.
+    /// For tickets that leave, and for one in place of one whose thread does not come back.
     threads: OnceLock<Weak<WorkerPool>>,
 }
 
@@ -145,11 +147,12 @@ impl CallLine {
         }
     }
 
-    /// Takes tickets out of the worker pool until there are no more of them than calls.
+    /// Takes tickets out of the worker pool until there are no more of them than calls, without that of
+    /// a thread that asks the queue.
     fn take_surplus_back(&self, pool: &WorkerPool) {
         loop {
             let mut waiting = self.waiting();
-            if waiting.tickets.len() <= waiting.calls.len() {
+            if !waiting.has_surplus() {
                 return;
             }
             let Some((ticket, key)) = waiting.tickets.let_one_leave() else {
@@ -175,7 +178,7 @@ impl CallLine {
         let mut waiting = self.waiting();
         if waiting.position(id).is_none() {
             // Another ticket has run this call, and this one is for a call that waits; or it left.
-            if waiting.tickets.len() > waiting.calls.len() {
+            if waiting.has_surplus() {
                 waiting.tickets.remove(id);
                 drop(waiting);
                 return Ok(JobKey(id));
@@ -184,6 +187,12 @@ impl CallLine {
             let task = refused.into_inner().into_task();
             // If the pool has ended, the drop of the ticket ends such a call.
             drop(pool.execute_internal(task));
+            return Ok(JobKey(id));
+        }
+        if why == RejectReason::Full && waiting.tickets.len() > waiting.calls.len() {
+            // The ticket of a call that has left is still there.
+            waiting.tickets.remove(id);
+            drop(waiting);
             return Ok(JobKey(id));
         }
         let less = |(call, _): &&(WaitingCall, Job)| call.criticality < criticality;
@@ -223,7 +232,8 @@ impl CallLine {
         self.broken.get()
     }
 
-    /// Gives up a queue that has been called for too long.
+    /// Gives up a queue that has been called for too long. Called when a call is submitted or expires, so a
+    /// call that waits alone for such a queue, without a timeout, is found by the next call.
     pub(super) fn note_blocked(self: &Arc<Self>, now: u64) {
         let seat = self.seat();
         let is_out = seat.queue.is_none() && self.broken.get().is_none();
@@ -251,7 +261,7 @@ impl CallLine {
             waiting.tickets.add(id);
         }
         drop(waiting);
-        if let (true, Some(threads)) = (is_missing, self.threads.get().and_then(Weak::upgrade)) {
+        if let (true, Some(threads)) = (is_missing, self.worker_pool()) {
             let ticket = Ticket(Some((Arc::clone(self), id)));
             let task = PlainTask::named("a call from a queue", move || ticket.run());
             // If the pool has ended, the drop of the ticket ends the call.
@@ -262,6 +272,11 @@ impl CallLine {
     /// Runs the call that the queue chooses.
     fn run(self: &Arc<Self>, ticket: u64) {
         let (chosen, unused) = self.choose(ticket);
+        // Before the work begins: the place of a call that runs is free.
+        let has_surplus = self.waiting().has_surplus();
+        if let (true, Some(threads)) = (has_surplus, self.worker_pool()) {
+            self.take_surplus_back(&threads);
+        }
         if let Some(job) = chosen {
             job.into_task().run();
         }
@@ -292,7 +307,7 @@ impl CallLine {
     /// Asks the queue for the next call, and checks what it returns.
     fn ask(&self, owned: &mut OwnedQueue, ticket: u64) -> Result<Option<Job>, Broken> {
         loop {
-            let news = std::mem::take(&mut self.waiting().news);
+            let news = self.waiting().begin_asking(ticket);
             owned.tell(news)?;
             let popped = guarded("pop", || owned.queue.pop())?;
             // Checked before the call is claimed: `len` may not return.
@@ -405,6 +420,11 @@ impl CallLine {
         true
     }
 
+    /// Returns the worker pool that runs the tickets, unless it has ended.
+    fn worker_pool(&self) -> Option<Arc<WorkerPool>> {
+        self.threads.get().and_then(Weak::upgrade)
+    }
+
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -451,6 +471,17 @@ impl OwnedQueue {
 }
 
 impl Waiting {
+    /// Returns `true` if a ticket can be taken out.
+    fn has_surplus(&self) -> bool {
+        self.tickets.are_too_many_for(self.calls.len())
+    }
+
+    /// Notes that the thread of this ticket asks the queue. Returns what the queue has to be told first.
+    fn begin_asking(&mut self, ticket: u64) -> Vec<News> {
+        self.tickets.asks(ticket);
+        std::mem::take(&mut self.news)
+    }
+
     /// Returns the place of a call.
     fn position(&self, id: u64) -> Option<usize> {
         let (mut low, mut high) = (0, self.calls.len());

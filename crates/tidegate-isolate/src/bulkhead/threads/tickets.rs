@@ -3,6 +3,10 @@
 //! A ticket is counted until it has run, was dropped, or *leaves*: somebody has reserved it, under
 //! the lock, to take it out of the worker pool. So two threads never take two tickets for one call
 //! that is gone.
+//!
+//! The ticket whose thread *asks* the queue is a right to a thread like any other, as long as the queue
+//! keeps its contract. If the queue does not return, no call may rely on that ticket: so none is taken out
+//! because of it.
 
 use std::collections::HashMap;
 
@@ -13,6 +17,8 @@ use tidegate_pool::queue::JobKey;
 pub(super) struct Tickets {
     places: HashMap<u64, Place>,
     leaving: usize,
+    /// The ticket whose thread asks the queue, until it has run or was removed.
+    asking: Option<u64>,
 }
 
 enum Place {
@@ -28,6 +34,11 @@ impl Tickets {
         self.places.len() - self.leaving
     }
 
+    /// Returns `true` if there are more tickets than these calls need, even if the queue does not return.
+    pub(super) fn are_too_many_for(&self, calls: usize) -> bool {
+        self.len() > calls + usize::from(self.asking.is_some())
+    }
+
     pub(super) fn add(&mut self, ticket: u64) {
         self.places.insert(ticket, Place::Unknown);
     }
@@ -38,7 +49,16 @@ impl Tickets {
         if matches!(place, Some(Place::Leaving)) {
             self.leaving -= 1;
         }
+        self.asking = self.asking.filter(|asking| *asking != ticket);
         place.is_some()
+    }
+
+    /// Notes that the thread of a ticket asks the queue.
+    pub(super) fn asks(&mut self, ticket: u64) {
+        self.stays(ticket);
+        if self.places.contains_key(&ticket) {
+            self.asking = Some(ticket);
+        }
     }
 
     /// Notes the place of a ticket in the queue of the worker pool.

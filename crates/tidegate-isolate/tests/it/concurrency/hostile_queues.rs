@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tidegate_testkit::{
 };
 
 use super::{queue_up, with_parts};
-use crate::support::{Numbers, SECOND, builder, hold, pool, pool_of};
+use crate::support::{Answer, Numbers, SECOND, builder, hold, pool, pool_of};
 
 /// The part of the queue that blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,6 +160,126 @@ fn no_call_waits_for_a_part_of_the_queue_that_blocks() {
     ] {
         call_of_a_blocked_queue(blocked);
     }
+}
+
+/// A pool with two threads. One of them has a call whose work waits for `busy`. The other one is inside a
+/// `pop` that waits for a gate, for another call.
+struct OneInside {
+    gates: Gates,
+    clock: ManualClock,
+    isolation: Isolation,
+    told: Receiver<String>,
+    command: Numbers,
+    busy: Gate,
+    held: Answer,
+}
+
+impl OneInside {
+    /// Creates a pool with this many places. Returns the call for which the thread is inside, too.
+    fn new(places: usize) -> (Self, Answer) {
+        let gates = Gates::default();
+        let of_queue = gates.clone();
+        let (clock, isolation, told) = with_parts(move || {
+            ConcurrencyStrategy::default().queue(Gated {
+                calls: VecDeque::new(),
+                has_popped: false,
+                blocked: Blocked::Pop,
+                gates: of_queue.clone(),
+            })
+        });
+        let command = builder("a").threads(pool_of(2, places)).no_timeout();
+        let command = command.build(&isolation).unwrap();
+        let busy = Gate::new();
+        let held = hold(&command, &busy);
+        gates.is_armed.store(true, Ordering::SeqCst);
+        let inside = command.queue(|_| Ok(1));
+        gates.inside.wait();
+        let this = Self {
+            gates,
+            clock,
+            isolation,
+            told,
+            command,
+            busy,
+            held,
+        };
+        (this, inside)
+    }
+
+    fn accepts(&self) -> Answer {
+        let answer = self.command.queue(|_| Ok(1));
+        assert!(!answer.is_done());
+        answer
+    }
+
+    fn is_full(&self) -> bool {
+        self.command.queue(|_| Ok(1)).is_done()
+    }
+
+    /// Lets the busy thread go on, and waits until both are free.
+    fn end(self) {
+        self.busy.open();
+        self.held.wait().unwrap();
+        until("no thread is held", || pool(&self.isolation).active == 0);
+        assert_eq!(pool(&self.isolation).queued, 0);
+    }
+}
+
+#[test]
+fn a_call_does_not_rely_on_a_thread_that_is_inside_the_queue_for_one_that_has_left() {
+    let (both, leaves) = OneInside::new(9);
+    assert!(leaves.cancel());
+    let call = both.command.queue(|_| Ok(7));
+    both.busy.open();
+    both.clock.jump(2 * SECOND);
+    until("the call runs", || call.is_done());
+    assert!(!both.gates.go_on.is_open());
+    assert_eq!(call.wait(), Ok(7));
+    let message = both.told.recv().unwrap();
+    assert!(message.contains("has not returned"), "{message}");
+    both.gates.go_on.open();
+    both.end();
+}
+
+#[test]
+fn the_bound_is_exact_while_a_thread_is_inside_the_queue() {
+    let (both, inside) = OneInside::new(1);
+    let behind = both.accepts();
+    assert!(both.is_full());
+    assert!(behind.cancel());
+    let behind = both.accepts();
+    assert!(both.is_full());
+    // The thread is free for another call now.
+    assert!(inside.cancel());
+    let next = both.accepts();
+    assert!(both.is_full());
+    both.gates.go_on.open();
+    for answer in [behind, next] {
+        assert_eq!(answer.wait(), Ok(1));
+    }
+    both.end();
+}
+
+#[test]
+fn a_call_that_runs_in_place_of_one_that_has_left_takes_no_place() {
+    let (both, leaves) = OneInside::new(1);
+    assert!(leaves.cancel());
+    let (begun, go_on) = (Gate::new(), Gate::new());
+    let (begins, ends) = (begun.clone(), go_on.clone());
+    let call = both.command.queue(move |_| {
+        begins.open();
+        ends.wait();
+        Ok(7)
+    });
+    both.gates.go_on.open();
+    begun.wait();
+    assert_eq!(pool(&both.isolation).queued, 0);
+    let waits = both.accepts();
+    assert_eq!(pool(&both.isolation).queued, 1);
+    assert!(both.is_full());
+    go_on.open();
+    assert_eq!((call.wait(), waits.wait()), (Ok(7), Ok(1)));
+    both.end();
 }
 
 /// What the queue and the test share.
