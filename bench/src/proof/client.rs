@@ -41,6 +41,23 @@ impl Client {
         self.stream.read_exact(&mut buffer[ready..])
     }
 
+    /// Waits for so long whether the connection ends before anything was sent.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::UnexpectedEof`] if the other side has closed it, or that of a read.
+    pub(super) fn stays_open(&self, patience: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(patience))?;
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_read_timeout(Some(PATIENCE))?;
+        match peeked {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(why) => Err(why),
+        }
+    }
+
     /// Returns `true` if a part of a response was received.
     pub(super) fn has_received(&self) -> bool {
         !self.kept.is_empty()

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Lines};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,8 @@ pub(super) struct Program {
     child: Child,
     output: Lines<BufReader<ChildStderr>>,
     file: PathBuf,
+    /// The access log, which has no successes.
+    log: PathBuf,
     pub(super) address: SocketAddr,
 }
 
@@ -58,7 +60,9 @@ impl Program {
         drop(listener);
         let file = format!("tidegate-proof-{name}-{}.toml", std::process::id());
         let file = std::env::temp_dir().join(file);
-        std::fs::write(&file, Self::text(address, sections)).map_err(|why| why.to_string())?;
+        let log = file.with_extension("log");
+        let text = Self::text(address, &log, sections);
+        std::fs::write(&file, text).map_err(|why| why.to_string())?;
         let mut command = child::command()?;
         command.arg("--gateway");
         command.arg(format!("{descriptors} {}", file.display()));
@@ -69,22 +73,29 @@ impl Program {
             child,
             output,
             file,
+            log,
             address,
         };
         program.wait_for("http listens on ")?;
         Ok(program)
     }
 
-    fn text(address: SocketAddr, sections: &str) -> String {
+    fn text(address: SocketAddr, log: &Path, sections: &str) -> String {
         format!(
-            "[listen.http]\nat = \"{address}\"\n[log]\nfile = \"/dev/null\"\nsuccess = 0\n\
+            "[listen.http]\nat = \"{address}\"\n[log]\nfile = {log:?}\nsuccess = 0\n\
              [reload]\nwatch = false\n{sections}"
         )
     }
 
+    /// Returns the lines of the access log: all requests that were no success.
+    pub(super) fn logged(&self) -> Result<Vec<String>, String> {
+        let text = std::fs::read_to_string(&self.log).map_err(|why| why.to_string())?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
     /// Replaces the sections, and lets the gateway read them.
     pub(super) fn reload(&mut self, sections: &str) -> Result<(), String> {
-        let text = Self::text(self.address, sections);
+        let text = Self::text(self.address, &self.log, sections);
         std::fs::write(&self.file, text).map_err(|why| why.to_string())?;
         self.signal(Signal::HUP)?;
         self.wait_for("reloaded")
@@ -136,5 +147,6 @@ impl Drop for Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.file);
+        let _ = std::fs::remove_file(&self.log);
     }
 }
