@@ -1,5 +1,6 @@
-//! A new configuration every 200 ms under load, with 500 tunnels: no request is lost, every tunnel
-//! lives, the memory stays flat.
+//! A new configuration every 200 ms under load, with 500 WebSockets: no request is lost, every tunnel
+//! lives, the memory stays flat. Some of the clients connect for each request: listeners stay open, so
+//! none of them is refused.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,22 +13,32 @@ use super::upstreams::{self, Kind};
 use super::{Finding, Findings, Proof};
 
 const CLIENTS: usize = 16;
+/// One client of so many connects for each request.
+const CONNECTS: usize = 4;
 const TUNNELS: usize = 500;
 const EVERY: Duration = Duration::from_millis(200);
 /// How much the memory may grow between the first third of the run and its end.
 const GROWTH: f64 = 1.2;
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: proof\r\n\r\n";
-const UPGRADE: &[u8] =
-    b"GET /live HTTP/1.1\r\nHost: proof\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+const GET_LAST: &[u8] = b"GET /a HTTP/1.1\r\nHost: proof\r\nConnection: close\r\n\r\n";
+const UPGRADE: &[u8] = b"GET /live HTTP/1.1\r\nHost: proof\r\nConnection: Upgrade\r\n\
+      Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+/// A text in a frame of a client, whose mask is zero.
+const MESSAGE: [u8; 19] = *b"\x81\x8d\0\0\0\0are you there";
 
 pub(super) fn run(proof: &Proof) -> Findings {
     let servers = [Kind::Healthy, Kind::Healthy, Kind::Echo].map(upstreams::start);
     let mut gateway = Program::start("reload", &sections(0, &servers), 8192)?;
     let address = gateway.address;
     let ends = Arc::new(AtomicBool::new(false));
-    let clients = (0..CLIENTS).map(|_| {
+    let clients = (0..CLIENTS).map(|number| {
         let ends = Arc::clone(&ends);
-        std::thread::spawn(move || ask(address, &ends))
+        let request = match number % CONNECTS {
+            0 => GET_LAST,
+            _ => GET,
+        };
+        std::thread::spawn(move || ask(address, request, &ends))
     });
     let clients: Vec<_> = clients.collect();
     let mut tunnels = Vec::new();
@@ -76,13 +87,14 @@ fn sections(number: u64, [one, two, echo]: &[SocketAddr; 3]) -> String {
     format!(
         "[upstream.back]\nservers = [\"{server}\"]\n[upstream.echo]\nservers = [\"{echo}\"]\n\
          [route.all]\nupstream = \"back\"\nlimit = {limit}\nbreaker = {{ }}\n\
-         [route.live]\npath = \"/live\"\nupstream = \"echo\"\ntunnel = {{ max = 1000, idle = \"5m\", protocols = \"echo\" }}\n\
+         [route.live]\npath = \"/live\"\nupstream = \"echo\"\ntunnel = {{ max = 1000, idle = \"5m\" }}\n\
          [route.number{number}]\npath = \"/number{number}\"\nupstream = \"back\"\n"
     )
 }
 
-/// Sends requests until the end. Returns how many were answered and how many were lost.
-fn ask(to: SocketAddr, ends: &AtomicBool) -> (u64, u64) {
+/// Sends requests until the end. Returns how many were answered and how many were lost; one that is
+/// refused a connection is lost, too.
+fn ask(to: SocketAddr, request: &[u8], ends: &AtomicBool) -> (u64, u64) {
     let (mut answered, mut lost) = (0, 0);
     let mut kept = None;
     while !ends.load(Ordering::Relaxed) {
@@ -91,7 +103,7 @@ fn ask(to: SocketAddr, ends: &AtomicBool) -> (u64, u64) {
             None => Client::connect(to),
         };
         let asked = client.and_then(|mut client| {
-            client.send(GET)?;
+            client.send(request)?;
             let reply = client.reply()?;
             Ok((client, reply))
         });
@@ -119,13 +131,12 @@ fn open(to: SocketAddr) -> std::io::Result<Client> {
 /// their number.
 fn speak(tunnels: &mut Vec<Client>) -> usize {
     let before = tunnels.len();
-    let message = *b"are you there";
     tunnels.retain_mut(|tunnel| {
-        let mut heard = [0; 13];
+        let mut heard = [0; MESSAGE.len()];
         let spoke = tunnel
-            .send(&message)
+            .send(&MESSAGE)
             .and_then(|()| tunnel.read_exact(&mut heard));
-        spoke.is_ok() && heard == message
+        spoke.is_ok() && heard == MESSAGE
     });
     before - tunnels.len()
 }

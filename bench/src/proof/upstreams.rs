@@ -13,7 +13,8 @@ pub(super) enum Kind {
     Half,
     /// It never responds.
     Hangs,
-    /// It changes the protocol if it is asked to, and sends back what it receives.
+    /// It changes to the protocol of WebSockets if it is asked to, and sends back what it receives. It
+    /// expects the key of the example in RFC 6455.
     Echo,
 }
 
@@ -36,8 +37,8 @@ fn serve(listener: &TcpListener, kind: Kind) {
     let body = "x".repeat(1024);
     let ok = format!("HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n{body}");
     let bad = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
-    let switching =
-        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+    let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+        Upgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
     let mut raw = RawEpoll::new(listener);
     let mut events = Vec::with_capacity(256);
     let mut buffer = vec![0; 64 * 1024];
