@@ -12,12 +12,15 @@ use std::ptr::NonNull;
 const SIZE: usize = 128;
 const ALIGN: usize = 64;
 /// The maximum number of free blocks that a thread keeps: 16 MiB, reached only by a thread that
-/// had that many blocks alive.
+/// has allocated that many blocks.
 ///
 /// Chosen so that all 100,000 live blocks of the `promise` benchmark fit. Beyond the bound, blocks
 /// come from the allocator and cost about as much as those of the leanest oneshot channel
 /// (`promise_outstanding` 1.1 instead of 1.85 with a bound of 65,536).
 const MAX_FREE_BLOCKS: usize = 128 * 1024;
+/// The number of free blocks that a thread keeps whatever it has allocated. A thread that only ends
+/// promises of other threads returns the rest to the allocator, so that they do not pile up there.
+const MIN_FREE_BLOCKS: usize = 64;
 
 const RECYCLES: bool = cfg!(not(any(
     tidegate_loom,
@@ -43,6 +46,7 @@ thread_local! {
         Free {
             newest: Cell::new(None),
             count: Cell::new(0),
+            most: Cell::new(MIN_FREE_BLOCKS),
         }
     };
 }
@@ -51,6 +55,8 @@ thread_local! {
 struct Free {
     newest: Cell<Option<NonNull<Link>>>,
     count: Cell<usize>,
+    /// How many blocks the list may have: one more for each block that the thread has allocated.
+    most: Cell<usize>,
 }
 
 /// The content of a free block: a link to the block that was freed before it.
@@ -73,7 +79,7 @@ impl Free {
     #[inline(always)]
     fn push(&self, memory: NonNull<u8>) -> bool {
         let count = self.count.get();
-        if count == MAX_FREE_BLOCKS {
+        if count >= self.most.get() {
             return false;
         }
         let block = memory.cast::<Link>();
@@ -94,6 +100,12 @@ impl Drop for Free {
     }
 }
 
+/// Returns how many free blocks this thread keeps.
+#[cfg(test)]
+pub(super) fn free_blocks() -> usize {
+    FREE.with(|free| free.count.get())
+}
+
 /// Returns uninitialised memory for a value of `layout`.
 #[inline]
 pub(super) fn take(layout: Layout) -> NonNull<u8> {
@@ -103,7 +115,16 @@ pub(super) fn take(layout: Layout) -> NonNull<u8> {
     FREE.try_with(Free::pop)
         .ok()
         .flatten()
-        .unwrap_or_else(|| allocate_new(pooled_layout()))
+        .unwrap_or_else(allocate_pooled)
+}
+
+#[cold]
+fn allocate_pooled() -> NonNull<u8> {
+    let _ = FREE.try_with(|free| {
+        let most = free.most.get() + 1;
+        free.most.set(most.min(MAX_FREE_BLOCKS));
+    });
+    allocate_new(pooled_layout())
 }
 
 #[cold]

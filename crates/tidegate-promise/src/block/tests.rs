@@ -374,6 +374,23 @@ fn memory_of_blocks_is_recycled_by_their_thread() {
     assert_eq!(reader.block().addr(), first);
 }
 
+/// A thread may end the promises of others for ever: their memory must not pile up there.
+#[test]
+fn a_thread_keeps_no_more_memory_than_it_has_allocated() {
+    if cfg!(any(tidegate_sanitize, miri)) {
+        return;
+    }
+    let of_others: Vec<_> = (0..1_000).map(|_| ends()).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            drop(of_others);
+            assert_eq!(super::memory::free_blocks(), 64);
+            drop((0..200).map(|_| ends()).collect::<Vec<_>>());
+            assert_eq!(super::memory::free_blocks(), 200);
+        });
+    });
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_reader_asleep_on_its_block_is_woken_each_time_and_the_block_reused() {
