@@ -123,6 +123,8 @@ fn breaker(route: &Route) -> BreakerConfig {
         window: window(breaker),
         min_calls: breaker.volume.0,
         error_percent: breaker.error_rate.0,
+        // Too many clients say nothing about the servers.
+        count_rejections: false,
         slow_call: breaker.slow,
         slow_percent: breaker.slow_rate.0,
         sleep: breaker.sleep,

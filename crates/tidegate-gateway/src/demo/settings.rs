@@ -62,11 +62,10 @@ impl Settings {
 const GUARDED_FAST: &str = "limit = { kind = \"adaptive\", min = 20, initial = 20, max = 200 }\n\
      timeout = \"250ms\"\n\
      breaker = { error_rate = 50, volume = 20, window = \"2s\", sleep = \"2s\" }\n";
-/// The load is twice what ten slow requests at a time can do. Refusals count as errors, so the breaker
-/// opens only if there are more of them.
+/// The load is twice what ten slow requests at a time can do.
 const GUARDED_SLOW: &str = "limit = 10\n\
      timeout = \"250ms\"\n\
-     breaker = { error_rate = 75, volume = 20, window = \"2s\", sleep = \"2s\" }\n";
+     breaker = { error_rate = 50, volume = 20, window = \"2s\", sleep = \"2s\" }\n";
 /// Routes without.
 const OPEN: &str = "limit = 100000\ntimeout = \"30s\"\nbreaker = false\n";
 

@@ -87,6 +87,37 @@ fn a_request_that_waits_is_refused_when_the_breaker_opens() {
     fixture.wait_idle();
 }
 
+/// The upstream is healthy: it is only that there are too many clients.
+#[test]
+fn refusals_of_the_limit_do_not_open_the_breaker() {
+    for queue in ["", "queue = { max = 2, wait = \"10ms\" }"] {
+        let back = Upstream::new();
+        let settings = format!("limit = 1\nbreaker = {{ volume = 2 }}\n{queue}");
+        let fixture = Fixture::with_route(&[&back], &settings);
+        let mut first = fixture.send(GET);
+        let mut server = back.accept();
+        server.message();
+        let others: Vec<_> = (0..20).map(|_| fixture.send(GET)).collect();
+        // The loop has read what came before.
+        fixture.in_one_turn(|| ());
+        fixture.clock.advance(Duration::from_secs(1));
+        for mut other in others {
+            let refused = other.message();
+            assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
+        }
+        fixture.clock.advance(Duration::from_secs(1));
+        server.write(OK);
+        assert_eq!(first.message().body, "ok");
+        fixture.wait_idle();
+        for _ in 0..3 {
+            first.write(GET);
+            server.serve(OK);
+            assert_eq!(first.message().body, "ok", "{queue}");
+            fixture.wait_idle();
+        }
+    }
+}
+
 #[test]
 fn an_open_breaker_refuses_and_says_when_to_come_back() {
     let back = Upstream::new();

@@ -1,7 +1,7 @@
 //! The circuit breaker of one dependency: its parts, its settings and its statistics.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +45,7 @@ pub struct CircuitBreaker {
     /// The end of the sleep: an open breaker lets the first probe through after this nanosecond.
     pub(super) denied_until: AtomicU64,
     pub(super) slow_nanos: AtomicU64,
+    counts_rejections: AtomicBool,
     /// Minimum number of calls, error percentage and slow-call percentage, readable without the
     /// lock.
     pub(super) limits: [AtomicU64; 3],
@@ -79,6 +80,7 @@ impl CircuitBreaker {
             health: Health::new(config.window),
             denied_until: AtomicU64::new(0),
             slow_nanos: AtomicU64::new(config.slow_call.map_or(u64::MAX, as_nanos)),
+            counts_rejections: AtomicBool::new(config.count_rejections),
             limits: limits(&config).map(AtomicU64::new),
             core: Mutex::new(Core::new(config)),
             listeners,
@@ -147,6 +149,8 @@ impl CircuitBreaker {
         self.mode.store(config.mode as u8, Ordering::Relaxed);
         let slow = config.slow_call.map_or(u64::MAX, as_nanos);
         self.slow_nanos.store(slow, Ordering::Relaxed);
+        self.counts_rejections
+            .store(config.count_rejections, Ordering::Relaxed);
         for (limit, new) in self.limits.iter().zip(limits(&config)) {
             limit.store(new, Ordering::Relaxed);
         }
@@ -157,6 +161,11 @@ impl CircuitBreaker {
     /// Returns the settings in force.
     pub fn config(&self) -> BreakerConfig {
         self.lock().config.clone()
+    }
+
+    /// Returns `true` if a call that a full bulkhead rejects counts as failed.
+    pub(crate) fn counts_rejections(&self) -> bool {
+        self.counts_rejections.load(Ordering::Relaxed)
     }
 
     /// Returns the numbers of calls, failed calls and slow calls in the window.

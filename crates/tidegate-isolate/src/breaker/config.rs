@@ -26,6 +26,9 @@ pub struct BreakerConfig {
     pub min_calls: u32,
     /// Opens when at least this percentage of the calls failed.
     pub error_percent: u8,
+    /// A call that a full bulkhead rejects counts as failed (by default, as in Hystrix). If not, the breaker
+    /// judges only calls that the dependency got: too many callers do not open it.
+    pub count_rejections: bool,
     /// A call that takes longer is slow; `None` means that no call is slow.
     pub slow_call: Option<Duration>,
     /// Opens when at least this percentage of the calls were slow.
@@ -171,6 +174,7 @@ impl Default for BreakerConfig {
             window: BreakerWindow::Time(WindowConfig::new(Self::WINDOW, Self::BUCKETS)),
             min_calls: 20,
             error_percent: 50,
+            count_rejections: true,
             slow_call: None,
             slow_percent: 100,
             sleep: Duration::from_secs(5),

@@ -186,12 +186,14 @@ impl State {
         }
     }
 
-    /// Reports a call that was not admitted to the breaker and the adaptive limit.
+    /// Reports a call that was not admitted to the breaker.
     ///
-    /// A full bulkhead counts as a failure of the dependency. A call whose thread must not wait, or
-    /// that was made after the shutdown, says nothing about the dependency.
+    /// A full bulkhead counts as a failure of the dependency, unless the breaker leaves rejections out. A
+    /// call whose thread must not wait, or that was made after the shutdown, says nothing about the
+    /// dependency. An adaptive limit learns nothing from any of them: how long a call has waited is no
+    /// latency of the dependency.
     #[inline]
-    pub(super) fn book_denial(&self, denied: &Denied, (start, now): (u64, u64)) {
+    pub(super) fn book_denial(&self, denied: &Denied, now: u64) {
         let Denied::Refused(refused, ticket) = *denied else {
             return;
         };
@@ -199,15 +201,12 @@ impl State {
             refused,
             Rejection::Permits | Rejection::Pool | Rejection::Threshold | Rejection::Reserved
         );
-        let settlement = if is_full {
+        let settlement = if is_full && self.breaker.counts_rejections() {
             Settlement::Failure
         } else {
             Settlement::Ignored
         };
         self.breaker.settle(ticket, settlement, now, 0);
-        if is_full {
-            self.gate.sample(now, now.saturating_sub(start), true);
-        }
     }
 }
 
@@ -221,7 +220,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         maybe_options: MaybeOptions<'_, T, E>,
         denied: Denied,
     ) -> Result<T, CommandError<E>> {
-        self.state.book_denial(&denied, (start, now));
+        self.state.book_denial(&denied, now);
         let plain = match &denied {
             Denied::Open(_) => Some(PlainRejection::Open),
             Denied::Refused(Rejection::Permits, _) => Some(PlainRejection::Permits),

@@ -590,7 +590,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         (start, now): (u64, u64),
         options: &CallOptions<T, E>,
     ) -> CommandError<E> {
-        self.state.book_denial(&denied, (start, now));
+        self.state.book_denial(&denied, now);
         let record = CallRecord::until(start, now);
         self.failed_at_once(record, options, denied.into_cause())
     }

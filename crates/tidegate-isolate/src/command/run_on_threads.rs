@@ -182,7 +182,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let (pool, ticket, held) = match state.admit_on_threads(flags, start, brief.criticality) {
             Ok(admitted) => admitted,
             Err(denied) => {
-                state.book_denial(&denied, (start, start));
+                state.book_denial(&denied, start);
                 return Err((denied.into_cause(), Some(recipient)));
             }
         };

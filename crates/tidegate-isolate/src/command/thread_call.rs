@@ -366,7 +366,7 @@ where
         let now = state.now();
         self.flight().clear_listener();
         self.pool.count_rejected(now);
-        state.book_denial(&Denied::Refused(refused, self.call.ticket), (now, now));
+        state.book_denial(&Denied::Refused(refused, self.call.ticket), now);
         self.drop_pending(now);
     }
 

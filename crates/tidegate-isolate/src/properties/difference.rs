@@ -89,6 +89,10 @@ pub(super) fn others(config: &CommandConfig) -> Vec<NamedValue> {
         ("permits.partitions", partitions(permits.partitions)),
         ("permits.adaptive", adaptive.unwrap_or_default()),
         ("breaker.mode", format!("{:?}", breaker.mode)),
+        (
+            "breaker.count_rejections",
+            breaker.count_rejections.to_string(),
+        ),
         ("breaker.slow_call", optional(breaker.slow_call)),
         ("breaker.slow_percent", breaker.slow_percent.to_string()),
         ("breaker.sleep_factor", breaker.sleep_factor.to_string()),

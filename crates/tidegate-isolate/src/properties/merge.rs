@@ -31,7 +31,7 @@ pub(crate) fn merge(base: &CommandConfig, changed: &CommandConfig, into: &mut Co
         core, max, queue, rejection_threshold, keep_alive, may_diverge, growth, discipline,
         partitions, window);
     take_changes!(BreakerConfig: &base.breaker, changed.breaker => into.breaker;
-        mode, window, min_calls, error_percent, slow_call, slow_percent, sleep, sleep_factor,
+        mode, window, min_calls, error_percent, count_rejections, slow_call, slow_percent, sleep, sleep_factor,
         max_sleep, probes, successes, probe_limit, ramp);
     take_changes!(MetricsConfig: &base.metrics, changed.metrics => into.metrics;
         counts, latencies, record_latencies);

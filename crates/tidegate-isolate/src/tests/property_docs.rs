@@ -312,7 +312,7 @@ pub(super) const COLLAPSER: [PropertyDoc; 3] = [
 ];
 
 /// The settings that have no property: their names in `Command::settings`, and their meaning.
-pub(super) const CODE_ONLY: [(&str, &str); 14] = [
+pub(super) const CODE_ONLY: [(&str, &str); 15] = [
     (
         "permits.max_wait",
         "How long a call waits for a permit. Zero rejects at once. A layer of tower never waits.",
@@ -336,6 +336,10 @@ pub(super) const CODE_ONLY: [(&str, &str); 14] = [
     (
         "breaker.mode",
         "The mode of the breaker; the switches above set it too, except `MetricsOnly`.",
+    ),
+    (
+        "breaker.count_rejections",
+        "A call that a full bulkhead rejects counts as failed.",
     ),
     ("breaker.slow_call", "A call that takes longer is slow."),
     (

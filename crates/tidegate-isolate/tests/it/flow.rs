@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_isolate::{BreakerConfig, BreakerMode, Cause, Event, FallbackError, Rejection};
+use tidegate_isolate::{
+    BreakerConfig, BreakerMode, Cause, Event, FallbackError, PermitConfig, Rejection,
+};
 use tidegate_testkit::Gate;
 
 use crate::support::{Numbers, builder, counted, events, still};
@@ -240,6 +242,37 @@ fn rejections_and_failures_trip_the_breaker_and_a_probe_closes_it() {
     clock.advance(error.retry_after().unwrap());
     assert_eq!(command.run(|_| Ok(1)), Ok(1));
     assert!(!command.snapshot().is_open);
+}
+
+/// By default they do, as in Hystrix.
+#[test]
+fn rejections_of_a_full_bulkhead_open_a_breaker_unless_it_leaves_them_out() {
+    for count_rejections in [true, false] {
+        let (clock, isolation) = still();
+        let command: Numbers = builder("a")
+            .permits(PermitConfig {
+                limit: 1,
+                ..PermitConfig::default()
+            })
+            .breaker(BreakerConfig {
+                count_rejections,
+                ..BreakerConfig::default()
+            })
+            .build(&isolation)
+            .unwrap();
+        let held = command.admit().unwrap();
+        for _ in 0..100 {
+            let refused = command.run(|_| Ok(1)).unwrap_err();
+            assert!(refused.is_rejected());
+        }
+        clock.advance(Duration::from_millis(500));
+        let refused = command.run(|_| Ok(1)).unwrap_err();
+        assert_eq!(refused.is_short_circuited(), count_rejections);
+        assert_eq!(command.snapshot().is_open, count_rejections);
+        held.verdict(true);
+        drop(held);
+        assert_eq!(command.run(|_| Ok(1)).is_ok(), !count_rejections);
+    }
 }
 
 #[test]

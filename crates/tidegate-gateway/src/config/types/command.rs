@@ -33,7 +33,8 @@ settings! {
 }
 
 settings! {
-    /// The circuit breaker: refuses requests at once while the upstream fails.
+    /// The circuit breaker: refuses requests at once while the upstream fails. Requests that the limit
+    /// refuses do not count.
     pub struct Breaker {
         /// Opens when at least this share of the requests failed.
         error_rate: Percent = Percent(50),

@@ -188,12 +188,12 @@ fn an_adaptive_limit_bounds_what_is_queued_and_what_runs() {
     assert_eq!(at(), Some(4));
     let refused = command.queue(|_| Ok(1));
     assert_eq!(cause(refused), Cause::Rejected(Rejection::Permits));
-    assert_eq!(at(), Some(3), "a refusal is a drop: a tenth less");
+    assert_eq!(at(), Some(4), "a refusal says nothing about the dependency");
     clock.jump(SECOND);
     for answer in queued.into_iter().chain([held]) {
         assert_eq!(cause(answer), Cause::TimedOut(SECOND));
     }
-    assert_eq!(at(), Some(1), "so is a timeout, in the queue or not");
+    assert_eq!(at(), Some(1), "each timeout is a drop: a tenth less");
     go_on.open();
     until("no call is active", || pool(&isolation).active == 0);
     for _ in 0..3 {
