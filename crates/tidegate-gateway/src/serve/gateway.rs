@@ -23,6 +23,9 @@ use crate::proxy::{Draft, Gate, Live, Lives};
 const NO_ROUTES: &str = "no route is left: the file may have been cut off; keep one, such as \
     `[route.none]` with `respond = 404`, or restart";
 
+/// How long a reload waits for the socket of a listener that it has removed.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+
 /// A running gateway. Dropping it leaves its listeners to the loops of its group, until these end.
 ///
 /// ```
@@ -211,6 +214,7 @@ impl Gateway {
         self.retire(&changes.accept_last(self.ground()));
         // Their idle connections end now, the others when their requests and tunnels have ended.
         close_all(&gone, Duration::MAX);
+        wait_closed(&gone);
         let changed = changes.changed.into_iter();
         Ok(changed
             .filter_map(|(old, new)| self.exchange(&old, new).err())
@@ -405,6 +409,14 @@ fn close_all(listening: &[Arc<Listening>], deadline: Duration) {
     for open in listening {
         // The report is for nobody.
         drop(open.server.drain(deadline));
+    }
+}
+
+/// Waits until the sockets of listeners are closed, so that their addresses are free. A loop that is busy
+/// for long closes them later.
+fn wait_closed(listening: &[Arc<Listening>]) {
+    for open in listening {
+        let _ = open.server.server().closed().wait_timeout(CLOSE_TIME);
     }
 }
 

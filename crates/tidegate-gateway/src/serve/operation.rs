@@ -212,6 +212,13 @@ impl Operation {
         let parts = &self.operator.parts;
         let end = |group: &NetGroup| group.loops().shutdown(Quiet::none(LAST_WAIT));
         self.operator.gateway.cut();
+        // The connections end first: the loops still run what their requests need for their lines.
+        let none = Duration::ZERO;
+        let _ = self
+            .operator
+            .gateway
+            .drain(none, none)
+            .wait_timeout(LAST_WAIT);
         let own = end(&parts.own);
         // What does not end in time ends with the process.
         let _ = end(&parts.group).wait();

@@ -144,3 +144,21 @@ fn each_request_that_is_cut_has_its_line_when_the_log_ends() {
         assert_eq!(value(line, "reason"), Some("closing"), "{line}");
     }
 }
+
+#[test]
+fn a_request_that_waits_for_its_next_attempt_has_its_line_when_it_is_cut() {
+    let back = Upstream::new();
+    let settings = "timeout = false\nretry = { times = 1, pause = \"15s\" }";
+    let world = World::with_route(&[&back], settings);
+    let mut client = world.send(GET);
+    let mut server = back.accept();
+    server.message();
+    drop(server);
+    tidegate_testkit::until("the attempt has failed", || {
+        world.parts.isolation.snapshots()[0].active == 0
+    });
+    world.operation.close();
+    assert_eq!(client.rest(), "");
+    let lines = world.lines(1);
+    assert_eq!(value(&lines[0], "reason"), Some("closing"), "{lines:?}");
+}

@@ -183,6 +183,18 @@ fn a_move_that_fails_leaves_the_old_listener() {
 }
 
 #[test]
+fn the_address_of_a_removed_listener_is_free_when_the_reload_has_ended() {
+    let _alone = no_forks();
+    let fixture = Fixture::on_sockets("[route.r]\nrespond = 200\n");
+    let address = format!("127.0.0.1:{}", port());
+    for _ in 0..50 {
+        reload(&fixture, &[("x", &address, "")]);
+        reload(&fixture, &[]);
+        drop(TcpListener::bind(&address).unwrap());
+    }
+}
+
+#[test]
 fn unix_sockets_belong_to_their_paths() {
     let folder = std::env::temp_dir().join(format!("tidegate-moves-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

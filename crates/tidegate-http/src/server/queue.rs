@@ -351,6 +351,12 @@ impl ResponseQueue {
         requests
     }
 
+    /// Returns `true` if the head of the last response was sent, and says that the connection stays.
+    pub(crate) fn last_keeps_open(&self) -> bool {
+        let last = self.others.back().or(self.front.as_ref());
+        matches!(last.map(|last| &last.slot), Some(Slot::Stream(last)) if last.is_begun() && !last.close)
+    }
+
     /// Makes the last response say that the connection ends with it, if it is the first one of the
     /// queue and its head is known but not sent.
     pub(crate) fn say_close_if_last(&mut self) {

@@ -43,7 +43,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Handles the announcement of a drain: connections are still accepted, and each one ends with
-    /// its outstanding responses, or with its next one.
+    /// the first response that can say so: the last one that is outstanding, or its next one.
     pub(crate) fn announce_drain(&mut self) {
         self.announced = true;
         self.shared.begin_drain();
@@ -96,10 +96,13 @@ impl<S: Service> Connection<S> {
 
     /// Accepts no further request if the server drains and responses are outstanding: the last one
     /// of them ends the connection. A request of which a part was received is still served, unless it
-    /// waits for the outstanding ones. So is one that may change the protocol.
+    /// waits for the outstanding ones. So is one that may change the protocol. A client whose last response
+    /// has begun does not know that it is the last one: until the announcement is over, its next request
+    /// is served, and the response to that one says so.
     pub(super) fn end_if_draining(&mut self) {
         let begun = self.has_begun_head() && !self.paused;
-        let waits = self.queue.is_empty() || begun || self.undecided.is_some();
+        let untold = !self.draining && self.queue.last_keeps_open();
+        let waits = self.queue.is_empty() || begun || self.undecided.is_some() || untold;
         if self.phase == Phase::Open && !waits && self.shared.is_draining() {
             self.phase = Phase::Closing;
         }

@@ -148,6 +148,42 @@ fn the_next_request_after_an_announcement_is_the_last_one() {
     assert!(client.is_lingering());
 }
 
+/// Its head has said that the connection stays, so the client may send another request.
+#[test]
+fn a_response_that_has_begun_does_not_end_the_connection_of_an_announcement() {
+    for unsafe_behind in [false, true] {
+        let (mut client, later) = deferring();
+        client.send(get("/a"));
+        let mut stream = next(&later).stream();
+        stream.write("a");
+        assert!(!client.responses().contains("close"));
+        if unsafe_behind {
+            // It waits for the response before it.
+            client.send("POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        }
+        begin(&mut client, 1);
+        stream.finish();
+        assert!(client.responses().ends_with("0\r\n\r\n"));
+        assert!(client.is_open() && !client.is_lingering());
+        if !unsafe_behind {
+            client.send(get("/b"));
+        }
+        next(&later).body("b");
+        assert_eq!(client.responses(), last("b"));
+        assert!(!client.is_open());
+    }
+    // When the drain begins, it is the last one.
+    let (mut client, later) = deferring();
+    client.send(get("/a"));
+    let mut stream = next(&later).stream();
+    stream.write("a");
+    begin(&mut client, 1);
+    begin(&mut client, 0);
+    stream.finish();
+    assert!(client.responses().ends_with("0\r\n\r\n"));
+    assert!(!client.is_open());
+}
+
 /// Passes bytes on before the event of a drain, as a channel does that finds them in its socket.
 struct Unread(Option<Bytes>);
 
