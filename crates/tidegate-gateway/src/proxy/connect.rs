@@ -33,11 +33,13 @@ pub(super) struct Connecting {
     pub(super) host: String,
     pub(super) home: usize,
     pub(super) began: u64,
+    /// The names of the upstream and of the server that was chosen, for the log.
+    pub(super) passed: Option<[String; 2]>,
 }
 
 impl Connecting {
     /// Opens the tunnel, or refuses it.
-    pub(super) fn open(self, proxy: &ProxyRoute, tunnel: &TunnelRoute, response: Response<'_>) {
+    pub(super) fn open(mut self, proxy: &ProxyRoute, tunnel: &TunnelRoute, response: Response<'_>) {
         let entry = match tunnel.command.admit() {
             Ok(entry) => entry,
             Err(error) => return self.refuse(Problem::from(&error), response),
@@ -46,6 +48,7 @@ impl Connecting {
             entry.verdict_unsampled(None);
             return self.refuse(Reason::NoServer.into(), response);
         };
+        self.passed = Some([&*proxy.upstream.name, chosen.label()].map(str::to_owned));
         let limit = tunnel.command.timeout().unwrap_or(Duration::MAX);
         let connected = self.connect(proxy, &chosen, limit).share();
         let connected = connected.expect("nothing has taken the outcome");
@@ -154,6 +157,9 @@ impl Connecting {
     }
 
     fn log(&self, end: End, sent: usize) {
+        if let Some(line) = self.line(Done::began(self.began)) {
+            return line.write_end(end, sent);
+        }
         let to = (&*self.route.gate, &*self.route.log);
         let name = Some(&*self.route.name);
         log_local(
@@ -165,13 +171,20 @@ impl Connecting {
         );
     }
 
+    /// Returns the line about a request for which a server was chosen.
+    fn line(&self, mut done: Done) -> Option<Line> {
+        let [upstream, server] = self.passed.as_ref()?;
+        done.attempts = 1;
+        let to = (&self.route.gate, &self.route.log);
+        let line = Line::new(to, (self.home, done), self.seen(), &self.route.name)?;
+        Some(line.passed(upstream, server))
+    }
+
     /// Returns the tunnel that has begun, for the log.
     fn passage(&self) -> Option<Arc<Passage>> {
         let mut done = Done::began(self.began);
         (done.status, done.times.first) = (200, Some(self.route.gate.now(self.home)));
-        let to = (&self.route.gate, &self.route.log);
-        let line = Line::new(to, (self.home, done), self.seen(), &self.route.name);
-        line.map(Passage::new)
+        self.line(done).map(Passage::new)
     }
 
     fn seen(&self) -> Seen<'_> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::gate::Gate;
-use super::logged::{Done, End, Seen, log};
+use super::logged::{Done, End, Seen, log, own_length};
 use crate::access::{OwedLine, Record};
 use crate::config::types::Log;
 
@@ -81,6 +81,12 @@ impl Line {
                 End::Local(status)
             }
         };
+        self.write(end);
+    }
+
+    /// Writes the line about a response of the gateway itself, with a body of this length.
+    pub(super) fn write_end(mut self, end: End, sent: usize) {
+        self.done.sent = own_length(&self.method, end.status(), sent);
         self.write(end);
     }
 

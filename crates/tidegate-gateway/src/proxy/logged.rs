@@ -100,7 +100,7 @@ impl End {
     }
 
     /// Returns the status of a response of the gateway itself; 0 if there is none.
-    fn status(self) -> u16 {
+    pub(super) fn status(self) -> u16 {
         match self {
             Self::Local(status) | Self::Problem(_, status) | Self::Refused(_, status) => status,
             Self::Served | Self::ClientLeft | Self::Cut(_) => 0,

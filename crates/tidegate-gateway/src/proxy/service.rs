@@ -344,6 +344,7 @@ impl Caller {
             host: without_port(head.authority().unwrap_or_default()).to_owned(),
             home: found.home,
             began: found.began,
+            passed: None,
         };
         connecting.open(proxy, tunnel, response);
     }

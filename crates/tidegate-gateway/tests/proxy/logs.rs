@@ -524,11 +524,26 @@ fn a_tunnel_has_one_line_when_it_has_ended() {
             &[("total_ms", "7000.000"), ("running_ms", "7000.000")],
         );
         has(line, &[("route", "shop"), ("outcome", "success")]);
+        has(
+            line,
+            &[
+                ("upstream", "back"),
+                ("server", &back.address()),
+                ("attempts", "1"),
+            ],
+        );
         assert!(!line.contains("marker"), "{line}");
     }
+    let (address, _held) = (back.address(), back.stop());
+    assert_eq!(world.send(connect).message().status(), "502");
+    let lines = world.lines(5);
     has(
-        &world.lines(4)[1],
-        &[("upstream", "back"), ("server", &back.address())],
+        &lines[4],
+        &[
+            ("server", &address),
+            ("attempts", "1"),
+            ("reason", "connect"),
+        ],
     );
 }
 
