@@ -15,6 +15,7 @@
 //! | `config` | the file `tidegate.toml`: read, checked, explained; the reference; pure data |
 //! | `json` | writes JSON |
 //! | `balance` | which server of an upstream takes a request; pure data and permits |
+//! | `peers` | addresses of servers that are values of variables: no output shows them |
 //! | `problem` | reports of problems through `tracing`, at most once a second for each kind |
 //! | `access` | the access log: samples, lines, the thread that writes them |
 //! | `unix` | Unix sockets that listen |
@@ -62,6 +63,7 @@ mod load;
 pub mod notify;
 mod page;
 mod parts;
+mod peers;
 pub mod problem;
 mod proxy;
 mod reports;

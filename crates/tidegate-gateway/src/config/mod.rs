@@ -10,6 +10,7 @@
 //! | `setting` | how a setting is read and inherited; the macros of sections | `tree` |
 //! | `fields` | tables of HTTP fields | `setting` |
 //! | `values` | the single values: numbers, addresses, secrets | `setting`, `notation` |
+//! | `hidden` | the values of variables in messages | `values` |
 //! | `types` | the sections | `values`, `fields` |
 //! | `whole` | whether a listener or all routes are missing | `tree` |
 //! | `load` | the whole configuration | `types`, `include`, `check`, `whole` |
@@ -23,6 +24,7 @@ mod check;
 mod explain;
 mod fields;
 mod file;
+mod hidden;
 mod include;
 mod load;
 mod mistake;
@@ -41,6 +43,8 @@ mod whole;
 
 pub use explain::{Asked, explain};
 pub use file::{ConfigFile, VariableReader};
+pub use hidden::ShownText;
+pub(crate) use hidden::replaced;
 pub(crate) use include::contents;
 pub use include::{Disk, RealDisk};
 pub use load::{Config, Loaded, Named, load};

@@ -1,7 +1,7 @@
 //! The single values of a configuration: numbers, times, sizes, addresses, secrets.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -337,24 +337,11 @@ impl Address {
 }
 
 impl Address {
-    /// Returns a message about this address in which a variable is as it is in the file. `label` is the
-    /// address as operators see it.
-    pub(crate) fn hide_in(&self, message: &str, label: &str) -> String {
-        if !label.contains("${") {
-            return message.to_owned();
-        }
+    /// Returns the address if its host is a number.
+    pub(crate) fn as_number(&self) -> Option<SocketAddr> {
         match self {
-            Self::Unix(path) => {
-                let label = label.strip_prefix("unix:").unwrap_or(label);
-                message.replace(&path.display().to_string(), label)
-            }
-            Self::Tcp { host, port } => {
-                let shown = label.strip_suffix(&format!(":{port}")).unwrap_or(label);
-                // Errors of a lookup, and addresses with the usual port, name the host alone.
-                message
-                    .replace(&self.to_string(), label)
-                    .replace(host, shown)
-            }
+            Self::Unix(_) => None,
+            Self::Tcp { host, port } => Some(SocketAddr::new(host.parse().ok()?, *port)),
         }
     }
 }

@@ -337,7 +337,7 @@ impl Flight {
         let Some(state) = self.lock() else { return };
         let (upstream, why) = (self.upstream(&state).name.clone(), why.to_string());
         let shown = state.server.as_ref();
-        let shown = shown.map(|server| server.place().0.hide_in(&why, server.label()));
+        let shown = shown.map(|server| server.hide_in(&why));
         drop(state);
         let problems = &self.gate().reports.problems;
         problems.report(

@@ -71,7 +71,7 @@ impl Connecting {
                 }
                 Outcome::Failure(why) if NetError::is_out_of_descriptors(why) => {
                     entry.verdict(Verdict::Ignored);
-                    let why = chosen.place().0.hide_in(&why.to_string(), chosen.label());
+                    let why = chosen.hide_in(&why.to_string());
                     self.out_of_descriptors(&why, back);
                 }
                 _ => self.failed(&entry, limit, back),

@@ -16,7 +16,7 @@ use super::roster::{Identity, Roster};
 use super::target::{Place, calls, target};
 use crate::admin::ServerReport;
 use crate::balance::ServerState;
-use crate::config::{Address, types};
+use crate::config::{Address, ShownText, types};
 use crate::health::{Checked, Checker};
 use crate::parts::Parts;
 use crate::tls::Trust;
@@ -36,6 +36,8 @@ struct Member<H: ExchangeHandler> {
     base: Arc<str>,
     /// The address as operators see it.
     label: Arc<str>,
+    /// The name in the certificate, if it is another one than in the address.
+    name: Option<ShownText>,
     target: Upstream<H>,
     /// Dropping the last one ends the checks.
     checker: Option<Arc<Checker>>,
@@ -49,6 +51,7 @@ impl<H: ExchangeHandler> Clone for Member<H> {
             addresses: self.addresses.clone(),
             base: Arc::clone(&self.base),
             label: Arc::clone(&self.label),
+            name: self.name.clone(),
             target: self.target.clone(),
             checker: self.checker.clone(),
         }
@@ -177,6 +180,17 @@ impl<H: ExchangeHandler> Members<H> {
         &self.list[server].label
     }
 
+    /// Returns a message about a server in which a variable is as it is in the file.
+    pub(super) fn hide_in(&self, server: usize, message: &str) -> String {
+        let Member {
+            identity,
+            label,
+            name,
+            ..
+        } = &self.list[server];
+        identity.at.hide_server(message, label, name.as_ref())
+    }
+
     /// Drains the servers that operators see under this name, or ends their drain. Returns `false`
     /// if there is none.
     pub(super) fn drain(&self, name: &str, draining: bool) -> bool {
@@ -234,6 +248,11 @@ impl Recipe<'_> {
         }
     }
 
+    /// Returns the name in the certificate, if it is another one than in the address.
+    fn name(&self) -> Option<ShownText> {
+        self.config.tls.as_ref().and_then(|tls| tls.name.clone())
+    }
+
     /// Makes a member, or takes over that of before. Its server is the same as before in any case.
     fn member<H: ExchangeHandler>(
         &self,
@@ -249,6 +268,12 @@ impl Recipe<'_> {
             None => Arc::clone(&base),
         };
         let state = self.roster.server(&identity, weight, self.most());
+        if base.contains("${") {
+            let number = identity.at.as_number().into_iter();
+            let all = number.chain(addresses.known().iter().copied());
+            let peers = &self.parts.reports.peers;
+            all.for_each(|address| peers.hide(address, &state, &label));
+        }
         if addresses.are_awaited() {
             state.set_no_address();
         }
@@ -277,6 +302,7 @@ impl Recipe<'_> {
                     addresses,
                     base,
                     label,
+                    name: self.name(),
                     checker: None,
                 }
             }
@@ -308,6 +334,7 @@ impl Recipe<'_> {
             at: at.clone(),
             addresses: member.addresses.known().to_vec(),
             label: Arc::clone(&member.label),
+            name: member.name.clone(),
             state: state.clone(),
             client: client.max_connections(1).build(),
             url,

@@ -61,6 +61,11 @@ impl<H: ExchangeHandler> Chosen<H> {
         self.members.label(self.server)
     }
 
+    /// Returns a message about the server in which a variable is as it is in the file.
+    pub(super) fn hide_in(&self, message: &str) -> String {
+        self.members.hide_in(self.server, message)
+    }
+
     /// Returns where the server is: its setting, and the addresses of its name.
     pub(super) fn place(&self) -> (&Address, &Addresses) {
         self.members.place(self.server)

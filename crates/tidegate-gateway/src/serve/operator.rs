@@ -236,12 +236,13 @@ impl Controls for Operator {
             isolation,
             ..
         } = &self.parts;
-        Dump::new("gateway", "")
+        let dump = Dump::new("gateway", "")
             .fact("is_ready", self.is_ready())
             .child(group.loops().dump_within(DUMP_TIME))
             // It is not asked: nothing of it matters to requests.
             .child(own.loops().dump())
-            .child(isolation.dump())
+            .child(isolation.dump());
+        self.parts.reports.peers.hide_in_dump(&dump)
     }
 }
 

@@ -228,12 +228,13 @@ fn parts() -> tidegate::Result<OperationParts> {
     let reports = Reports::new(Clock::system());
     let group = |name: &str, loops: usize| {
         let problems = Arc::clone(&reports.problems);
+        let peers = Arc::clone(&reports.peers);
         let report = move |home: &str, why: &Unhandled<'_>| {
             let kind = match why {
                 Unhandled::ChannelError { .. } => "connection",
                 _ => "unhandled",
             };
-            problems.report(kind, format!("{home}: {why}"));
+            problems.report(kind, peers.hide_in(&format!("{home}: {why}")));
         };
         NetGroup::builder(name)
             .loops(loops)

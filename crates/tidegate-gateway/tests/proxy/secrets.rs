@@ -6,11 +6,15 @@ use rcgen::{CertificateParams, KeyPair};
 
 use crate::operation::{World, operated};
 use crate::process::Program;
+use crate::secure::Files;
 use crate::steps::output;
 use crate::*;
 
 /// Each secret contains this text.
 const MARKER: &str = "marker";
+
+/// The number of a host that a variable contains. Whole names of hosts are found in other ways.
+const NUMBER: &str = "127.91.8.2";
 
 /// What the test plants, and where the program reads it.
 struct Planted {
@@ -48,7 +52,7 @@ impl Planted {
              read_token = \"file:{}\"\n\
              [upstream.back]\nservers = \"{}\"\n\
              [upstream.hidden]\nservers = \"${{PLANTED_HOST}}\"\n\
-             tls = {{ name = \"shop.example\", roots = {:?}, cert = {:?}, key = {:?} }}\n\
+             tls = {{ name = \"${{PLANTED_NAME}}\", roots = {:?}, cert = {:?}, key = {:?} }}\n\
              [route.hidden]\npath = \"/hidden\"\nupstream = \"hidden\"\n\
              [upstream.plain]\nservers = \"${{PLANTED_HOST}}\"\n\
              [route.plain]\npath = \"/plain\"\nupstream = \"plain\"\n\
@@ -73,6 +77,8 @@ impl Planted {
         command.env("PLANTED_HOST", "unix:/none/marker-host");
         command.env("PLANTED_SOCKET", self.folder.join("marker.sock"));
         command.env("PLANTED_FIELD", "marker-field");
+        command.env("PLANTED_NAME", "marker.example");
+        command.env("PLANTED_NUMBER", NUMBER);
     }
 
     /// Runs the program to its end, with a token for reading, and returns what it prints.
@@ -86,6 +92,7 @@ impl Planted {
     /// Asserts that an output has no secret.
     fn is_clean(&self, what: &str, output: &str) {
         assert!(!output.contains(MARKER), "{what}\n{output}");
+        assert!(!output.contains(NUMBER), "{what}\n{output}");
         for key in &self.keys {
             assert!(!output.contains(key), "{what}\n{output}");
         }
@@ -120,7 +127,13 @@ fn operator(address: &str, line: &str, token: &str) -> Peer {
 #[test]
 fn no_output_of_the_program_contains_a_secret() {
     let (planted, back) = (Planted::new("run"), Upstream::on_socket());
-    let text = planted.text(&back, "");
+    let numbered = TcpListener::bind((NUMBER, 0)).unwrap();
+    let port = numbered.local_addr().unwrap().port();
+    let more = format!(
+        "[upstream.number]\nservers = \"${{PLANTED_NUMBER}}:{port}\"\n\
+         [route.number]\npath = \"/number\"\nupstream = \"number\"\n"
+    );
+    let text = planted.text(&back, &more);
     let mut program = Program::start_with("secrets", &text, |one| planted.plant(one));
     let http = program.address();
     let mut admin = program.line();
@@ -132,6 +145,10 @@ fn no_output_of_the_program_contains_a_secret() {
     let ask = |line: &str, token: &str| {
         let response = operator(&admin, line, token).message();
         planted.is_clean(line, &format!("{response:?}"));
+        if line.contains("dump") {
+            let label = format!("peer ${{PLANTED_NUMBER}}:{port}");
+            assert!(response.body.contains(&label), "{}", response.body);
+        }
         response.status().to_owned()
     };
     // One request in flight, and one to the server whose address is a secret.
@@ -142,6 +159,9 @@ fn no_output_of_the_program_contains_a_secret() {
         head.contains("marker-field") && head.contains("marker-cookie"),
         "{head}"
     );
+    let mut waits = request(&http, "/number");
+    let mut numbered = Peer::new(numbered.accept().unwrap().0);
+    assert!(numbered.message().head.contains("marker-field"));
     for path in ["/hidden", "/plain"] {
         let failed = request(&http, path).message();
         assert_eq!(failed.status(), "502");
@@ -212,11 +232,13 @@ fn no_output_of_the_program_contains_a_secret() {
     planted.is_clean("top with a wrong token", &top);
     server.write(OK);
     assert_eq!(client.message().body, "ok");
+    numbered.write(OK);
+    assert_eq!(waits.message().body, "ok");
     said += &program.end();
     planted.is_clean("standard error", &said);
     assert!(said.contains(" WARN upstream."), "{said}");
     let log = std::fs::read_to_string(planted.folder.join("access.log")).unwrap();
-    assert_eq!(log.lines().count(), 3, "{log}");
+    assert_eq!(log.lines().count(), 4, "{log}");
     assert!(log.contains("\"server\":\"${PLANTED_HOST}\""), "{log}");
     planted.is_clean("the access log", &log);
     let file = program.file.to_str().unwrap();
@@ -364,11 +386,28 @@ fn a_reload_that_fails_shows_no_path_with_the_value_of_a_variable() {
 }
 
 #[test]
-fn a_health_check_that_fails_shows_no_address_with_the_value_of_a_variable() {
-    for kind in ["tcp", "http"] {
+fn a_health_check_that_fails_shows_no_value_of_a_variable() {
+    let files = Files::new("secret-health");
+    files.write("own", "shop.example");
+    let tls = format!(
+        "servers = \"127.0.0.1:1\"\ntls = {{ name = \"${{SECRET}}.example\", roots = {:?} }}\n",
+        files.0.join("own.pem")
+    );
+    let socket = "servers = \"unix:/none/${SECRET}\"\n";
+    let rows = [
+        ("tcp", socket, "unix:/none/${SECRET}: is down"),
+        ("http", socket, "GET http://localhost/${SECRET} failed"),
+        (
+            "http",
+            &tls,
+            "GET https://${SECRET}.example:1/${SECRET} failed",
+        ),
+    ];
+    for (kind, server, part) in rows {
         let world = World::new(&format!(
-            "[upstream.a]\nservers = \"unix:/none/${{SECRET}}\"\n\
-             health = {{ kind = \"{kind}\", down = 1 }}\n[route.a]\nupstream = \"a\"\n"
+            "[upstream.a]\n{server}\
+             health = {{ kind = \"{kind}\", path = \"/${{SECRET}}?${{SECRET}}\", down = 1 }}\n\
+             [route.a]\nupstream = \"a\"\n"
         ));
         let change = tidegate_testkit::until_some("the server is down", || {
             world.clock.advance(Duration::from_millis(200));
@@ -376,7 +415,7 @@ fn a_health_check_that_fails_shows_no_address_with_the_value_of_a_variable() {
             let mut down = changes.filter(|change| change.what.contains("is down"));
             down.next().map(|change| change.what)
         });
-        assert!(change.contains("unix:/none/${SECRET}"), "{change}");
+        assert!(change.contains(part), "{part}\n{change}");
         assert!(!change.contains(MARKER), "{change}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::config::hidden::ShownText;
 use crate::config::setting::settings;
 use crate::config::values::{Address, Balance, Count, FilePath, HealthKind, Statuses};
 
@@ -44,7 +45,7 @@ settings! {
         /// What is checked.
         kind: HealthKind = HealthKind::Http,
         /// The path of the request.
-        path: String = "/".to_owned(),
+        path: ShownText = ShownText::from("/"),
         /// The time between two checks.
         every: Duration = Duration::from_secs(5),
         /// The time for a check.
@@ -64,7 +65,7 @@ settings! {
     /// TLS to the servers of an upstream. The files are read again when they change.
     pub struct UpstreamTls {
         /// The name in the certificate; off means the name in the address.
-        name: Option<String> = None,
+        name: Option<ShownText> = None,
         /// The roots to trust, in PEM; off means those of the platform.
         roots: Option<FilePath> = None,
         /// Our own chain of certificates, in PEM. It needs `key` and `roots`.
