@@ -108,10 +108,15 @@ impl PathPattern {
     }
 
     /// Returns the length of what stands before the name of a file in a path that the pattern
-    /// contains. The name is what `/*` stands for; without it, what follows the fixed part.
+    /// contains. The name is what `/*` stands for; without it, what follows the fixed part. In a path
+    /// without any variable part, it is the last segment.
     pub(crate) fn before_file(&self, path: &str) -> usize {
         if !self.open {
-            return self.fixed_part().len();
+            let is_exact = self.segments.iter().all(|own| own.name().is_none());
+            return match path.rfind('/') {
+                Some(last) if is_exact => last,
+                _ => self.fixed_part().len(),
+            };
         }
         let slashes = path.match_indices('/').map(|(at, _)| at);
         let mut ends = slashes.skip(self.segments.len());
@@ -331,6 +336,12 @@ mod tests {
             ("/x/{d}/*", "/x/a/b/c", "/b/c"),
             ("/x/{d}/*", "/x/a", ""),
             ("/x/{d}/{f}", "/x/a/b", "/a/b"),
+            ("/x/{d}/", "/x/a/", "/a/"),
+            ("/x/{d}/b", "/x/a/b", "/a/b"),
+            ("/", "/", "/"),
+            ("/x/", "/x/", "/"),
+            ("/a.txt", "/a.txt", "/a.txt"),
+            ("/x/a.txt", "/x/a.txt", "/a.txt"),
         ];
         for (pattern, path, file) in rows {
             let pattern = PathPattern::parse(pattern).unwrap();

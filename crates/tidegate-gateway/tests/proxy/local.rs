@@ -146,6 +146,49 @@ fn files_see_the_normal_path_as_routes_do() {
 }
 
 #[test]
+fn an_exact_path_is_one_file() {
+    let root = std::env::temp_dir().join(format!("tidegate-exact-{}", std::process::id()));
+    std::fs::create_dir_all(root.join("sub")).unwrap();
+    for name in ["index.html", "robots.txt", "sub/index.html"] {
+        std::fs::write(root.join(name), name).unwrap();
+    }
+    let paths = [
+        "/",
+        "/robots.txt",
+        "/docs/",
+        "/x/robots.txt",
+        "/x/none",
+        "/sub",
+        "/y/{d}/",
+        "/z/{d}/index.html",
+    ];
+    let routes = paths
+        .iter()
+        .enumerate()
+        .map(|(number, path)| format!("[route.r{number}]\npath = {path:?}\nfiles = {root:?}\n"));
+    let fixture = Fixture::new(&routes.collect::<String>());
+    let rows = [
+        ("/", "200 index.html"),
+        ("/.", "200 index.html"),
+        ("/robots.txt", "200 robots.txt"),
+        ("/x/../robots.txt", "200 robots.txt"),
+        ("/docs/", "200 index.html"),
+        ("/x/robots.txt", "200 robots.txt"),
+        ("/x/none", "404 not found\n"),
+        ("/sub?q", "301 /sub/?q"),
+        ("/y/sub/", "200 sub/index.html"),
+        ("/z/sub/index.html", "200 sub/index.html"),
+        ("/y/none/", "404 not found\n"),
+    ];
+    for (path, expected) in rows {
+        let response = fixture.send(&GET.replace("/a", path)).message();
+        let what = response.field("location").unwrap_or(&response.body);
+        assert_eq!(format!("{} {what}", response.status()), expected, "{path}");
+    }
+    std::fs::remove_dir_all(root).unwrap();
+}
+
+#[test]
 fn a_socket_among_the_files_is_not_found() {
     let root = std::env::temp_dir().join(format!("tidegate-special-{}", std::process::id()));
     std::fs::create_dir_all(&root).unwrap();

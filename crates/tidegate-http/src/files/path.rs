@@ -32,6 +32,9 @@ pub(super) fn below_root(path: &str, prefix: &str, hidden: bool) -> Option<Wante
 /// Does the same for what follows the first `before` bytes of a path.
 pub(super) fn below(path: &str, before: usize, hidden: bool) -> Option<Wanted> {
     let below = path.get(before..)?;
+    if below.is_empty() && path.ends_with('/') {
+        return Some(Wanted::Directory(String::new()));
+    }
     if below.is_empty() && before > 0 {
         // The prefix without a slash: the root is a directory like any other.
         return Some(Wanted::Entry(String::new()));
@@ -144,6 +147,14 @@ mod tests {
         for path in ["/..", "/a/../b", "/.", "/%2e%2e/a"] {
             assert_eq!(below_root(path, "", true), None, "{path}");
         }
+    }
+
+    #[test]
+    fn a_path_that_ends_with_a_slash_gets_no_other_one() {
+        for path in ["/", "/x/"] {
+            assert_eq!(below(path, path.len(), false), directory(""), "{path}");
+        }
+        assert_eq!(below("/x", 2, false), entry(""));
     }
 
     #[test]

@@ -270,13 +270,16 @@ fn allow(response: Response<'_>) -> Response<'_> {
     response.field("Allow", "GET, HEAD, OPTIONS")
 }
 
-/// Redirects to `place`, or to the path of the request, with a slash at its end. The path does not
-/// begin with an empty segment, so that it cannot be taken for the name of a host.
+/// Redirects to `place`, or to the path of the request, with a slash at its end. A path that has one, or
+/// that could be taken for the name of a host, is not found.
 fn redirect(place: Option<&str>, head: &OwnedRequestHead, response: Answer) {
     let head = head.as_head();
     let query = head.query();
     let query = query.map_or_else(String::new, |query| format!("?{query}"));
     let path = place.unwrap_or(head.path());
+    if path.starts_with("//") || path.ends_with('/') {
+        return refuse(404, response);
+    }
     let location = format!("{path}/{query}");
     response.status(301).field("Location", location).body("");
 }

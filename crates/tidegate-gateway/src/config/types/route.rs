@@ -30,7 +30,8 @@ settings! {
         /// Sends a fixed response.
         respond: Option<Respond> = None,
         /// Sends files of a directory. The name of a file is what `/*` of the path stands for; without
-        /// it, what follows the part of the path before the first `{name}`.
+        /// it, what follows the part of the path before the first `{name}`; without both, what follows the
+        /// last `/`. A path that ends with `/` stands for the index.
         files: Option<Files> = None,
         /// Changes the request and the response on their way.
         rewrite: Option<Rewrite> = None,
