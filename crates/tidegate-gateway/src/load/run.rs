@@ -59,16 +59,21 @@ struct Load {
 /// Runs the command. Returns the status of the process: 0, or 1 if the server cannot be reached or
 /// a file cannot be written, or 2 if an option is wrong.
 pub(crate) fn bench(arguments: &BenchArguments, out: &mut dyn Write) -> u8 {
-    let (status, text) = match measured(arguments) {
-        Err((status, why)) => (status, format!("{why}\n")),
+    let (text, failure) = match measured(arguments) {
+        Err(failure) => (String::new(), Some(failure)),
         Ok(result) => match written(arguments, &result) {
-            Err(why) => (1, format!("{}\n{why}\n", summary(&result))),
-            Ok(true) => (0, report(&result)),
-            Ok(false) => (0, summary(&result)),
+            Err(why) => (summary(&result), Some((1, why))),
+            Ok(true) => (report(&result), None),
+            Ok(false) => (summary(&result), None),
         },
     };
     // A reader that left early, such as `head`, is not a failure.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let Some((status, why)) = failure else {
+        return 0;
+    };
+    // Scripts read standard output.
+    let _ = writeln!(std::io::stderr(), "{why}");
     status
 }
 

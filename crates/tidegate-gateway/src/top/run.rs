@@ -26,7 +26,7 @@ const TOKEN: &str = "TIDEGATE_TOKEN";
 /// The options of the command `top`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TopArguments {
-    /// The address of the listener for operators. The variable `TIDEGATE_TOKEN` has the token, if
+    /// The address of the listener for operators, such as `127.0.0.1:9090` or `unix:/run/admin.sock`. The variable `TIDEGATE_TOKEN` has the token, if
     /// reading needs one.
     #[arg(default_value = "127.0.0.1:9090")]
     pub(crate) admin: String,
@@ -57,20 +57,22 @@ pub(crate) fn top(
     }
     let source = match Source::new(&arguments.admin, variables(TOKEN)) {
         Ok(source) => source,
-        Err(why) => return said(&why, 1, out),
+        Err(why) => return failed(&why),
     };
     // The user need not wait for a gateway that does not answer.
     let ask = match asker(source, send.clone()) {
         Ok(ask) => ask,
-        Err(why) => return said(&why, 1, out),
+        Err(why) => return failed(&why),
     };
     let first = match events.recv() {
         Ok(Event::Answer(Ok(lines))) => lines,
-        Ok(Event::Answer(Err(why))) => return said(&why, 1, out),
+        Ok(Event::Answer(Err(why))) => return failed(&why),
         Ok(Event::End) | Err(_) => return 0,
     };
     if arguments.once || Size::of_output().is_none() {
-        return said(&first.join("\n"), 0, out);
+        // A reader that left early, such as `head`, is not a failure.
+        let _ = writeln!(out, "{}", first.join("\n")).and_then(|()| out.flush());
+        return 0;
     }
     let _keys = KeyMode::start(quits(send));
     live(first, &events, &ask, out);
@@ -119,10 +121,10 @@ fn quits(send: Sender<Event>) -> impl FnMut(u8) + Send + 'static {
     }
 }
 
-fn said(text: &str, status: u8, out: &mut dyn Write) -> u8 {
-    // A reader that left early, such as `head`, is not a failure.
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
-    status
+/// Says why there is no table. Scripts read standard output.
+fn failed(why: &str) -> u8 {
+    let _ = writeln!(std::io::stderr(), "{why}");
+    1
 }
 
 /// Where snapshots come from.
@@ -137,13 +139,18 @@ struct Source {
 impl Source {
     fn new(admin: &str, token: Option<String>) -> Result<Self, String> {
         let group = tidegate::net::pinned("top", 1).map_err(|why| why.to_string())?;
+        let client = Client::builder(&group);
         let base = admin.strip_prefix("http://").unwrap_or(admin);
         let base = base.trim_end_matches('/');
+        let (client, host) = match admin.strip_prefix("unix:") {
+            Some(path) => (client.unix_socket(path), "localhost"),
+            None => (client, base),
+        };
         Ok(Self {
             admin: base.to_owned(),
-            url: format!("http://{base}/api/snapshot"),
+            url: format!("http://{host}/api/snapshot"),
             token,
-            client: Client::builder(&group).build(),
+            client: client.build(),
             _group: group,
         })
     }

@@ -99,21 +99,32 @@ fn a_ramp_ends_when_most_requests_fail() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_is_an_error() {
+    let server = Upstream::new(|_: Request<'_>, response: Response<'_>| response.body("ok"));
+    for option in ["--json", "--plot"] {
+        let ran = run(&["bench", &server.url(), "-d", "20ms", option, "/none/file"]);
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        let says = "/none/file: cannot be written: ";
+        assert!(ran.errors.starts_with(says), "{ran:?}");
+        assert!(!ran.out.is_empty() && !ran.out.contains(says), "{ran:?}");
+    }
+}
+
+#[test]
 fn a_server_that_is_not_there_and_a_wrong_option_are_one_sentence() {
     let ran = run(&["bench", &format!("http://{NOBODY}/")]);
     assert_eq!(ran.status, Some(1));
     let says = format!("cannot reach {NOBODY}: ");
     assert!(
-        ran.out.starts_with(&says) && ran.out.lines().count() == 1,
-        "{}",
-        ran.out
+        ran.errors.starts_with(&says) && ran.errors.lines().count() == 1,
+        "{ran:?}"
     );
+    assert_eq!(ran.out, "");
     let ran = run(&["bench", "https://127.0.0.1/"]);
     assert_eq!(
-        (ran.status, ran.out.lines().count()),
+        (ran.status, ran.errors.lines().count()),
         (Some(2), 1),
-        "{}",
-        ran.out
+        "{ran:?}"
     );
     let ran = run(&["bench", "http://127.0.0.1/", "--rate", "fast"]);
     assert_eq!(ran.status, Some(2));

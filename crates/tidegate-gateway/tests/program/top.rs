@@ -1,6 +1,8 @@
 //! `tidegate top`.
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 
 use crate::*;
 
@@ -38,20 +40,51 @@ fn once_prints_one_table_for_scripts() {
 }
 
 #[test]
+fn a_listener_on_a_unix_socket_is_reached() {
+    let path = std::env::temp_dir().join(format!("tidegate-top-{}.sock", std::process::id()));
+    let listener = UnixListener::bind(&path).unwrap();
+    let served = std::thread::scope(|scope| {
+        let serves = scope.spawn(|| {
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{head}");
+            }
+            let length = SNAPSHOT.len();
+            let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{SNAPSHOT}");
+            stream.get_mut().write_all(response.as_bytes()).unwrap();
+            head
+        });
+        let ran = run(&["top", &format!("unix:{}", path.display()), "--once"]);
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        assert!(ran.out.contains("\ncatalog  400 "), "{}", ran.out);
+        serves.join().unwrap()
+    });
+    assert!(
+        served.starts_with("GET /api/snapshot HTTP/1.1\r\n"),
+        "{served}"
+    );
+    std::fs::remove_file(&path).unwrap();
+    let none = format!("unix:{}", path.display());
+    let ran = run(&["top", &none, "--once"]);
+    let says = format!("{none}: the gateway does not answer (");
+    assert!(ran.errors.starts_with(&says), "{ran:?}");
+}
+
+#[test]
 fn a_gateway_that_does_not_answer_is_one_sentence() {
     let ran = run(&["top", NOBODY]);
     assert_eq!(
-        (ran.status, ran.out.lines().count()),
+        (ran.status, ran.errors.lines().count()),
         (Some(1), 1),
         "{ran:?}"
     );
     assert!(
-        ran.out
+        ran.errors
             .starts_with(&format!("{NOBODY}: the gateway does not answer (")),
-        "{}",
-        ran.out
+        "{ran:?}"
     );
-    assert_eq!(ran.errors, "");
+    assert_eq!(ran.out, "");
 }
 
 #[test]
@@ -64,14 +97,13 @@ fn a_token_is_sent_and_a_missing_one_is_one_sentence() {
     });
     let ran = run(&["top", &address(&guarded), "--once"]);
     assert_eq!(
-        (ran.status, ran.out.lines().count()),
+        (ran.status, ran.errors.lines().count()),
         (Some(1), 1),
         "{ran:?}"
     );
     assert!(
-        ran.out.contains("set the variable TIDEGATE_TOKEN"),
-        "{}",
-        ran.out
+        ran.errors.contains("set the variable TIDEGATE_TOKEN"),
+        "{ran:?}"
     );
     let mut with = tidegate(&["top", &address(&guarded), "--once"]);
     assert!(
@@ -84,14 +116,13 @@ fn a_token_is_sent_and_a_missing_one_is_one_sentence() {
     let wrong = Upstream::new(|_: Request<'_>, response: Response<'_>| response.body("{}"));
     let ran = run(&["top", &address(&wrong)]);
     assert_eq!(
-        (ran.status, ran.out.lines().count()),
+        (ran.status, ran.errors.lines().count()),
         (Some(1), 1),
         "{ran:?}"
     );
     assert!(
-        ran.out.contains("not a snapshot of this version"),
-        "{}",
-        ran.out
+        ran.errors.contains("not a snapshot of this version"),
+        "{ran:?}"
     );
 }
 
