@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Tells the service manager about the state of the gateway. Without a service manager, and if it
 /// does not listen, nothing happens.
 ///
@@ -20,6 +22,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// ```
 pub struct Notifier {
     to: Option<(UnixDatagram, SocketAddr)>,
+    /// Returns the time by the clock of the service manager, in microseconds.
+    now_us: fn() -> u64,
     /// `true` from the moment at which the end has begun. It is locked while a message is sent, so that
     /// nothing overtakes that one.
     is_stopping: Mutex<bool>,
@@ -30,8 +34,17 @@ impl Notifier {
     pub fn new(address: Option<&OsStr>) -> Self {
         Self {
             to: address.and_then(opened),
+            now_us: monotonic_us,
             is_stopping: Mutex::default(),
         }
+    }
+
+    /// Sets the clock of the service manager, for tests: it returns microseconds. Otherwise it is
+    /// `CLOCK_MONOTONIC`.
+    #[must_use]
+    pub fn with_clock(mut self, now_us: fn() -> u64) -> Self {
+        self.now_us = now_us;
+        self
     }
 
     /// Says that all listeners are open, also after a reload. After [`Notifier::stopping`] it says
@@ -41,9 +54,11 @@ impl Notifier {
     }
 
     /// Says that a reload begins. [`Notifier::ready`] ends it, whether it succeeded or not.
-    /// After [`Notifier::stopping`] it says nothing.
+    /// After [`Notifier::stopping`] it says nothing. The message has the time: systemd takes an older one
+    /// for another reload than that which it waits for (`Type=notify-reload`).
     pub fn reloading(&self) {
-        self.send_unless_stopping("RELOADING=1");
+        let now = (self.now_us)();
+        self.send_unless_stopping(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
     }
 
     /// Says that the end has begun.
@@ -89,6 +104,13 @@ impl fmt::Debug for Notifier {
     }
 }
 
+/// Returns the time since the system has started, as the service manager counts it.
+fn monotonic_us() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let (seconds, nanos) = (now.tv_sec as u64, now.tv_nsec as u64);
+    seconds * 1_000_000 + nanos / 1000
+}
+
 /// Opens a socket to an address. Returns `None` for what is not one.
 fn opened(address: &OsStr) -> Option<(UnixDatagram, SocketAddr)> {
     let address = match address.as_bytes() {
@@ -121,7 +143,7 @@ mod tests {
     fn each_state_is_a_message() {
         let path = std::env::temp_dir().join(format!("tidegate-notify-{}", std::process::id()));
         let manager = UnixDatagram::bind(&path).unwrap();
-        let notifier = Notifier::new(Some(path.as_os_str()));
+        let notifier = Notifier::new(Some(path.as_os_str())).with_clock(|| 7_000_001);
         notifier.ready();
         notifier.reloading();
         notifier.stopping();
@@ -132,7 +154,12 @@ mod tests {
         let messages: Vec<String> = (0..4).map(|_| received(&manager)).collect();
         assert_eq!(
             messages,
-            ["READY=1", "RELOADING=1", "STOPPING=1", "STATUS=routes: 3"]
+            [
+                "READY=1",
+                "RELOADING=1\nMONOTONIC_USEC=7000001",
+                "STOPPING=1",
+                "STATUS=routes: 3"
+            ]
         );
         drop(manager);
         notifier.ready();
