@@ -52,6 +52,7 @@ const OTHER_ORIGIN: Refusal = refusal(403, "only a page of this origin may ask f
 const NO_TOKEN: Refusal = refusal(401, "a token is needed");
 const WRONG_TOKEN: Refusal = refusal(401, "the token is wrong");
 const READ_ONLY: Refusal = refusal(403, "the token is for reading only");
+pub(super) const SEVERAL_TOKENS: Refusal = refusal(400, "there are several fields Authorization");
 const NO_CHANGES: Refusal = refusal(403, "changes need a token; set listen.admin.token");
 
 /// The door of a listener, which a reload replaces.

@@ -9,7 +9,7 @@ use tidegate::pool::WorkerPool;
 use tidegate::promise::Outcome;
 
 use super::change::{Changes, error};
-use super::door::{Door, DoorSlot, Refusal};
+use super::door::{Door, DoorSlot, Refusal, SEVERAL_TOKENS};
 use super::guests::Guests;
 use super::pages::Pages;
 use super::place::{Need, Place, StreamKind, decoded};
@@ -58,7 +58,10 @@ impl AdminService {
         }
         let token = token(&request, &place);
         let host = request.field("Host");
-        let allowed = self.door.door().check(place.need(), host, token.as_deref());
+        let allowed = match has_several_tokens(&request) {
+            true => Err(SEVERAL_TOKENS),
+            false => self.door.door().check(place.need(), host, token.as_deref()),
+        };
         let allowed = allowed.and_then(|()| match place.is_for_own_origin() {
             true => {
                 let site = request.field("Sec-Fetch-Site");
@@ -242,6 +245,12 @@ fn token(request: &Request<'_>, place: &Place) -> Option<Vec<u8>> {
         }
         _ => None,
     }
+}
+
+/// Returns `true` if a request has several fields `Authorization`: another program on its way may have looked
+/// at another one.
+fn has_several_tokens(request: &Request<'_>) -> bool {
+    request.fields().get_all("Authorization").count() > 1
 }
 
 /// Returns a parameter of the query.

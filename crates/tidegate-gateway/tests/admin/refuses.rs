@@ -44,6 +44,26 @@ fn a_change_needs_the_token_for_changes() {
 }
 
 #[test]
+fn a_request_with_two_tokens_is_refused() {
+    let world = World::with(&settings()).unwrap();
+    let right = "Authorization: Bearer full-token\r\n";
+    for other in [
+        right,
+        "authorization: Bearer wrong\r\n",
+        "Authorization:\r\n",
+    ] {
+        for fields in [format!("{right}{other}"), format!("{other}{right}")] {
+            let before = world.events.latest().len();
+            for line in ["POST /api/reload", "GET /api/snapshot", "GET /live"] {
+                let response = world.request(line, &fields, "");
+                assert_eq!(status(&response), 400, "{line} {fields}");
+            }
+            assert_eq!(world.events.latest().len(), before);
+        }
+    }
+}
+
+#[test]
 fn without_a_token_nothing_can_be_changed() {
     let mut settings = settings();
     settings.token = None;
