@@ -180,14 +180,9 @@ fn check(file: &Path, machine: &Machine) -> (String, u8) {
         Ok(loaded) => loaded,
         Err(problem) => return problem,
     };
-    if let Some(config) = &loaded.config {
-        let mistakes = serve::start_mistakes(config, &*machine.disk, SystemTime::now());
-        let is_usable = mistakes.is_empty();
-        for mistake in mistakes {
-            loaded.mistakes.add(mistake);
-        }
-        loaded.config = loaded.config.filter(|_| is_usable);
-    }
+    serve::add_start_mistakes(&mut loaded, &*machine.disk, SystemTime::now());
+    let is_usable = !loaded.mistakes.has_errors();
+    loaded.config = loaded.config.filter(|_| is_usable);
     let messages = match loaded.mistakes.in_order().is_empty() {
         true => String::new(),
         false => loaded.mistakes.render(&loaded.sources),

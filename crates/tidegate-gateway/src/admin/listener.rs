@@ -21,6 +21,7 @@ use super::guests::{Guests, PLACES, Usher};
 use super::pages::Pages;
 use super::service::{AdminService, Session};
 use super::streams::{StreamSettings, Streams};
+use super::token::Tokens;
 use crate::config::types::Admin;
 use crate::config::{Address, Disk};
 use crate::problem::{Problems, advised};
@@ -118,13 +119,9 @@ impl AdminAccess {
     }
 }
 
-/// Checks the tokens of the listener for operators.
-///
-/// # Errors
-///
-/// Which setting cannot be used, and why.
-pub(crate) fn check_access(settings: &Admin, disk: &dyn Disk) -> Result<(), String> {
-    Door::new(settings, disk).map(drop)
+/// Returns why the tokens of a listener for operators cannot be used, each with its setting.
+pub(crate) fn token_mistakes(settings: &Admin, disk: &dyn Disk) -> Vec<String> {
+    Tokens::mistakes(settings, disk)
 }
 
 impl AdminListener {

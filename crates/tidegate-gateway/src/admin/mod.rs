@@ -61,7 +61,7 @@ mod unused;
 
 pub use controls::{Controls, Knob, LoopReport, RouteReport, ServerReport, UpstreamReport};
 pub use event::{Change, Events, WallTime};
-pub(crate) use listener::check_access;
+pub(crate) use listener::token_mistakes;
 pub use listener::{AdminAccess, AdminError, AdminListener, AdminParts};
 pub use streams::StreamSettings;
 pub(crate) use unused::is_unused;

@@ -40,6 +40,13 @@ impl Tokens {
         })
     }
 
+    /// Returns why the tokens of a configuration cannot be used, each with its setting.
+    pub(super) fn mistakes(admin: &Admin, disk: &dyn Disk) -> Vec<String> {
+        let full = loaded("token", admin.token.as_ref(), disk).err();
+        let read = loaded("read_token", admin.read_token.as_ref(), disk).err();
+        full.into_iter().chain(read).collect()
+    }
+
     /// Returns `true` if there is a token for changes.
     pub(super) fn has_full(&self) -> bool {
         self.full.is_some()
@@ -85,6 +92,11 @@ fn loaded(key: &str, secret: Option<&Secret>, disk: &dyn Disk) -> Result<Option<
     };
     match text.trim() {
         "" => Err(format!("listen.admin.{key}: the token is empty")),
+        token if token.contains(char::is_control) => {
+            let what =
+                "the token has several lines or control characters, which no client can send";
+            Err(format!("listen.admin.{key}: {what}"))
+        }
         token => Ok(Some(token.as_bytes().to_vec())),
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::hiding::names_secret;
 use super::mistake::Mistake;
 use super::setting::{Reading, Scope, Setting, joined};
-use super::tree::{Entry, names_secret};
+use super::tree::{Entry, Value};
 
 /// The fields by their names in lower case.
 impl Setting for BTreeMap<String, String> {
@@ -17,7 +18,14 @@ impl Setting for BTreeMap<String, String> {
             return Some(Self::new());
         };
         let Some(entries) = node.table() else {
-            let what = format!("{} is not a table", node.shown());
+            // A text may be that of a field such as `Authorization`.
+            let is_text = matches!(node.value, Value::Text(_));
+            reading.secrets.extend(is_text.then_some(node.at));
+            let subject = match is_text {
+                true => "a text".to_owned(),
+                false => node.shown(),
+            };
+            let what = format!("{subject} is not a table");
             let mistake = Mistake::new(node.at, scope.path(), what);
             reading.mistakes.add(mistake.expected(Self::expected()));
             return None;

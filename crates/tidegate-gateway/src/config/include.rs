@@ -4,7 +4,7 @@
 //! the last part stands for any text. The tables of all files are joined; a key that two files
 //! have is a mistake, which names both places. So is a file that is included twice: each is read once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
@@ -138,8 +138,13 @@ impl<'a> Includes<'a> {
     ///
     /// The file cannot be read. Mistakes in it are added to the mistakes.
     pub(super) fn read(&mut self, path: &Path) -> io::Result<Node> {
-        let text = self.disk.read(path)?;
-        let file = self.sources.add(path.display().to_string(), text);
+        let bytes = self.disk.bytes(path)?;
+        let (file, bad) = self.sources.add_bytes(path.display().to_string(), bytes);
+        if let Some((byte, at)) = bad {
+            let what = format!("the byte {byte:#04x} is not UTF-8");
+            let mistake = Mistake::new(at, "", what);
+            self.mistakes.add(mistake.expected("a text in UTF-8"));
+        }
         let mut root = parse(file, self.sources, self.variables, self.mistakes);
         let Value::Table(entries) = &mut root.value else {
             return Ok(root);
@@ -193,7 +198,11 @@ impl<'a> Includes<'a> {
         let Some((before, after)) = name.as_deref().and_then(|name| name.split_once('*')) else {
             return vec![path];
         };
-        let directory = path.parent().unwrap_or(Path::new(""));
+        // A bare name has an empty parent, which no system can list.
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
         self.sources.add_folder(directory);
         let names = match self.disk.list(directory) {
             Ok(names) => names,
@@ -212,7 +221,7 @@ impl<'a> Includes<'a> {
         let mut files: Vec<PathBuf> = names
             .iter()
             .filter(|name| fits(name))
-            .map(|name| directory.join(name))
+            .map(|name| path.with_file_name(name))
             .collect();
         files.sort();
         if files.is_empty() {
@@ -278,12 +287,15 @@ fn join(into: &mut Node, from: Node, path: &str, depth: usize, mistakes: &mut Mi
     let (Value::Table(entries), Value::Table(added)) = (&mut into.value, from.value) else {
         return;
     };
+    let names = entries.iter().enumerate();
+    let mut known: HashMap<String, usize> = names.map(|(at, e)| (e.key.clone(), at)).collect();
     for new in added {
         let path = match path {
             "" => new.key.clone(),
             path => format!("{path}.{}", new.key),
         };
-        let Some(old) = entries.iter_mut().find(|old| old.key == new.key) else {
+        let Some(old) = known.get(&new.key).map(|at| &mut entries[*at]) else {
+            known.insert(new.key.clone(), entries.len());
             entries.push(new);
             continue;
         };

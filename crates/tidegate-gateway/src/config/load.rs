@@ -63,6 +63,10 @@ pub struct Loaded {
     pub mistakes: Mistakes,
     /// The configuration, unless there are errors.
     pub config: Option<Config>,
+    /// What could be read, if there are errors: the files that it names are checked all the same.
+    pub(crate) readable: Option<Config>,
+    /// The settings that could not be read.
+    pub(crate) wrong: Vec<String>,
 }
 
 /// Reads a configuration.
@@ -79,11 +83,16 @@ pub fn load(path: &Path, disk: &dyn Disk, variables: Variables<'_>) -> io::Resul
     for secret in &reading.secrets {
         sources.hide(*secret);
     }
-    let usable = !reading.mistakes.has_errors();
+    let (config, readable) = match reading.mistakes.has_errors() {
+        true => (None, config),
+        false => (config, None),
+    };
     Ok(Loaded {
         sources,
-        config: config.filter(|_| usable),
+        config,
         mistakes: reading.mistakes,
+        readable,
+        wrong: reading.wrong,
     })
 }
 
@@ -169,11 +178,15 @@ impl fmt::Debug for Config {
     }
 }
 
-/// Reads a section that the file has once.
+/// Reads a section that the file has once. One that is wrong as a whole has its defaults.
 fn single<T: Setting>(root: &Node, key: &str, reading: &mut Reading) -> Option<T> {
     let node = root.get(key);
     let at = node.map_or(root.at, |node| node.at);
-    T::read(&Scope::new(key, node, at), reading)
+    let read = T::read(&Scope::new(key, node, at), reading);
+    read.or_else(|| {
+        reading.wrong.push(key.to_owned());
+        T::read(&Scope::new(key, None, at), reading)
+    })
 }
 
 /// Reads the values of defaults, so that a mistake is found even if nothing inherits it.

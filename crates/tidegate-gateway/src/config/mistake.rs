@@ -3,9 +3,13 @@
 //! All mistakes are collected before any is printed. The text of a message never contains the
 //! value of a variable; the caller passes the text of the file instead.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::source::{Sources, Span};
+
+/// The largest number of messages. With more, the file is none that a person wrote.
+const MOST: usize = 100;
 
 /// The severity of a [`Mistake`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +114,10 @@ impl Mistake {
 #[derive(Clone, Debug, Default)]
 pub struct Mistakes {
     found: Vec<Mistake>,
+    /// The places of `found`, and what is wrong there.
+    known: HashSet<(Span, String)>,
     /// Values that have a mistake already and stand for nothing.
-    broken: Vec<Span>,
+    broken: HashSet<Span>,
 }
 
 impl Mistakes {
@@ -121,8 +127,7 @@ impl Mistakes {
         if self.broken.contains(&mistake.at) {
             return;
         }
-        let known = |old: &Mistake| old.at == mistake.at && old.what == mistake.what;
-        if !self.found.iter().any(known) {
+        if self.known.insert((mistake.at, mistake.what.clone())) {
             self.found.push(mistake);
         }
     }
@@ -130,7 +135,7 @@ impl Mistakes {
     /// Adds the mistake of a value that stands for nothing: there is no other one about it.
     pub(super) fn add_broken(&mut self, value: Span, mistake: Mistake) {
         self.add(mistake);
-        self.broken.push(value);
+        self.broken.insert(value);
     }
 
     /// Returns `true` if one of the mistakes is an error.
@@ -145,15 +150,27 @@ impl Mistakes {
         all
     }
 
-    /// Returns all messages, then a line with their number.
+    /// Returns the messages, then a line with the number of mistakes. Of many mistakes, those that are no
+    /// errors are left out first, then the last ones.
     pub fn render(&self, sources: &Sources) -> String {
-        let mut text = String::new();
-        for mistake in self.in_order() {
-            text.push_str(&mistake.render(sources));
-        }
         let is_error = |m: &&Mistake| m.severity == Severity::Error;
         let errors = self.found.iter().filter(is_error).count();
         let warnings = self.found.len() - errors;
+        let mut left = (MOST.min(errors), MOST.saturating_sub(errors));
+        let mut text = String::new();
+        for mistake in self.in_order() {
+            let left = match mistake.severity {
+                Severity::Error => &mut left.0,
+                Severity::Warning => &mut left.1,
+            };
+            if *left > 0 {
+                *left -= 1;
+                text.push_str(&mistake.render(sources));
+            }
+        }
+        if self.found.len() > MOST {
+            let _ = writeln!(text, "and {} more", self.found.len() - MOST);
+        }
         let _ = writeln!(
             text,
             "{}, {}",
@@ -248,6 +265,26 @@ mod tests {
         mistakes.add(Mistake::new(at, "route.x.a", "is wrong"));
         assert!(mistakes.render(&sources).ends_with("1 error, 0 warnings\n"));
         assert!(mistakes.has_errors());
+    }
+
+    #[test]
+    fn of_many_mistakes_some_are_shown_and_all_are_counted() {
+        let mut sources = Sources::default();
+        let file = sources.add("t.toml", "x\n".repeat(1000));
+        let mut mistakes = Mistakes::default();
+        for line in 0..1000 {
+            let mistake = Mistake::new(Span::new(file, line * 2..line * 2 + 1), "a", "is wrong");
+            mistakes.add(match line < 902 {
+                true => mistake.warning(),
+                false => mistake,
+            });
+        }
+        let text = mistakes.render(&sources);
+        assert_eq!(text.matches(": warning: a: is wrong").count(), 2);
+        assert_eq!(text.matches(": a: is wrong").count(), 100);
+        assert!(text.starts_with("t.toml:1:1: "), "{text}");
+        let end = "\nand 900 more\n98 errors, 902 warnings\n";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]

@@ -4,14 +4,16 @@
 //! |---|---|---|
 //! | `source` | the files, places in them, what must not be printed | |
 //! | `mistake` | a mistake and its message | `source` |
-//! | `tree` | the values of a file with their places; variables | `mistake` |
+//! | `hiding` | what names a secret | |
+//! | `tree` | the values of a file with their places; variables | `mistake`, `hiding` |
 //! | `include` | several files as one tree | `tree` |
 //! | `notation` | durations, sizes, shares as people write them | |
 //! | `setting` | how a setting is read and inherited; the macros of sections | `tree` |
 //! | `fields` | tables of HTTP fields | `setting` |
-//! | `values` | the single values: numbers, addresses, secrets | `setting`, `notation` |
-//! | `hidden` | the values of variables in messages | `values` |
-//! | `types` | the sections | `values`, `fields` |
+//! | `values` | the single values: numbers, networks, secrets | `setting`, `notation` |
+//! | `address` | the addresses of listeners and servers | `values` |
+//! | `shown` | texts with variables as they are in the file, for messages | `address` |
+//! | `types` | the sections | `values`, `address`, `shown`, `fields` |
 //! | `whole` | whether a listener or all routes are missing | `tree` |
 //! | `load` | the whole configuration | `types`, `include`, `check`, `whole` |
 //! | `check` | checks between sections | `types`, `load` |
@@ -20,11 +22,12 @@
 //! | `explain` | the route of a request and the origin of its settings | `load` |
 //! | `reference` | the reference, made from the types | `load` |
 
+mod address;
 mod check;
 mod explain;
 mod fields;
 mod file;
-mod hidden;
+mod hiding;
 mod include;
 mod load;
 mod mistake;
@@ -32,6 +35,7 @@ mod notation;
 mod protocol;
 mod reference;
 mod setting;
+mod shown;
 mod source;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -41,10 +45,9 @@ mod values;
 mod watch;
 mod whole;
 
+pub use address::Address;
 pub use explain::{Asked, explain};
 pub use file::{ConfigFile, VariableReader};
-pub use hidden::ShownText;
-pub(crate) use hidden::replaced;
 pub(crate) use include::contents;
 pub use include::{Disk, RealDisk};
 pub use load::{Config, Loaded, Named, load};
@@ -54,10 +57,12 @@ pub(crate) use notation::{duration, show_duration};
 pub use protocol::Protocol;
 pub use reference::reference;
 pub use setting::{Field, Leaf, Origin, Reading, Scope, Section, Setting, Shape, Source};
+pub use shown::ShownText;
+pub(crate) use shown::replaced;
 pub use source::{Excerpt, FileId, Place, Sources, Span};
 pub use tree::{Entry, Node, Value, Variables};
 pub use values::{
-    Address, Balance, ClientCertificate, Count, FilePath, HealthKind, LimitKind, Method, Network,
-    Percent, Ratio, Secret, Status, Statuses,
+    Balance, ClientCertificate, Count, FilePath, HealthKind, LimitKind, Method, Network, Percent,
+    Ratio, Secret, Status, Statuses,
 };
 pub use watch::FileWatch;

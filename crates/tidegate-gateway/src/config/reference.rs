@@ -15,10 +15,14 @@ This page is made from the types of the gateway by `tidegate reference`; a test 
 - `\"${NAME}\"` is the value of a variable, `\"${NAME:-text}\"` has a default, `$${` stands for `${`.
 - `include = \"routes/*.toml\"` at the top adds files, relative to the file that names them. Each is
   included once.
+- All other paths (`cert`, `key`, `roots`, `client_roots`, `file:`, `files`, `log.file`) are relative to the
+  working directory of the process.
 - `[defaults.route]` and `[defaults.upstream]` have the keys of a route and of an upstream. Each
-  route and each upstream inherits them key by key. `false` switches an inherited section off.
+  route and each upstream inherits them key by key. `false` switches an inherited section off, and
+  so does `timeout = false` the timeout of a route.
 - A section with another `kind` than the inherited one inherits nothing. `fallback`, `redirect`,
-  `respond` and `files` are inherited as a whole.
+  `respond` and `files` are inherited as a whole, and so are lists and tables of fields: `header`,
+  `rewrite.request` and `rewrite.response`.
 ";
 
 /// Returns the reference as Markdown.

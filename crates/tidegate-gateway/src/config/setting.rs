@@ -294,7 +294,8 @@ impl Reading {
     /// Reads a single value.
     pub(super) fn leaf<T: Leaf>(&mut self, scope: &Scope<'_>) -> Option<T> {
         let node = scope.chosen()?;
-        if T::SECRET {
+        let is_secret = T::SECRET || node.is_secret;
+        if is_secret {
             self.secrets.push(node.at);
         }
         let why = match T::parse(node) {
@@ -302,12 +303,12 @@ impl Reading {
             Err(why) => why,
         };
         let noun = T::EXPECTED.split(',').next().unwrap_or(T::EXPECTED);
-        let subject = match T::SECRET {
+        let subject = match is_secret {
             true => "the value".to_owned(),
             false => node.shown(),
         };
         // The reason may quote the value, which a message must not show.
-        let why = match why.is_empty() || node.written.is_some() || T::SECRET {
+        let why = match why.is_empty() || node.written.is_some() || is_secret {
             true => String::new(),
             false => format!(": {why}"),
         };

@@ -3,11 +3,18 @@
 //! A [`Span`] is a range of bytes in one file. It is small and `Copy`, so that each value of the
 //! tree has one. [`Sources`] keeps the texts and turns a span into file, line and column.
 //!
+//! The cost of a message depends neither on the size of its file nor on the number of hidden ranges: lines
+//! are found by an index, and only the part of a long line around the mark is shown.
+//!
 //! Invariant: a range that was passed to [`Sources::hide`] is never printed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
+
+/// The largest number of characters of a line before the marked part, and from its beginning on.
+const SHOWN: usize = 100;
 
 /// A range of bytes in one file of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,7 +47,7 @@ impl Span {
 }
 
 /// The number of a file in its [`Sources`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId(u32);
 
 /// A place in a file, as an editor shows it: line and column are counted from one, the column in
@@ -66,7 +73,7 @@ impl fmt::Display for Place {
 pub struct Excerpt {
     /// The line number, from one.
     pub line: usize,
-    /// The text of the line. Tabs are spaces and secrets are stars.
+    /// The text of the line, of a long one the part around the mark. Tabs are spaces and secrets are stars.
     pub text: String,
     /// The number of characters before the marked part.
     pub before: usize,
@@ -80,21 +87,31 @@ pub struct Sources {
     files: Vec<Source>,
     /// The folders whose files are included.
     folders: Vec<PathBuf>,
-    hidden: Vec<Span>,
 }
 
 #[derive(Clone)]
 struct Source {
     name: String,
     text: String,
+    /// The bytes, if they are no UTF-8.
+    bytes: Option<Vec<u8>>,
+    /// The position of the first byte of each line.
+    lines: Vec<usize>,
+    /// The end of each hidden range by its start. No two of them touch.
+    hidden: BTreeMap<usize, usize>,
 }
 
 impl Sources {
     /// Adds a file and returns its number.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
+        let text: String = text.into();
+        let ends = text.match_indices('\n').map(|(at, _)| at + 1);
         self.files.push(Source {
             name: name.into(),
-            text: text.into(),
+            lines: std::iter::once(0).chain(ends).collect(),
+            text,
+            bytes: None,
+            hidden: BTreeMap::new(),
         });
         FileId((self.files.len() - 1) as u32)
     }
@@ -114,14 +131,43 @@ impl Sources {
         &self.folders
     }
 
-    /// Returns the texts of the files, in the order of [`Sources::files`].
-    pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
-        self.files.iter().map(|file| file.text.as_str())
+    /// Adds a file by its bytes. If they are no UTF-8, `�` stands for what is not, and the first of them is
+    /// returned with its place.
+    pub(super) fn add_bytes(
+        &mut self,
+        name: impl Into<String>,
+        bytes: Vec<u8>,
+    ) -> (FileId, Option<(u8, Span)>) {
+        let why = match String::from_utf8(bytes) {
+            Ok(text) => return (self.add(name, text), None),
+            Err(why) => why,
+        };
+        let at = why.utf8_error().valid_up_to();
+        let file = self.add(name, String::from_utf8_lossy(why.as_bytes()));
+        let sign = char::REPLACEMENT_CHARACTER.len_utf8();
+        let bad = (why.as_bytes()[at], Span::new(file, at..at + sign));
+        self.files[file.0 as usize].bytes = Some(why.into_bytes());
+        (file, Some(bad))
+    }
+
+    /// Returns the contents of the files, in the order of [`Sources::files`].
+    pub(super) fn contents(&self) -> impl Iterator<Item = &[u8]> {
+        let files = self.files.iter();
+        files.map(|file| file.bytes.as_deref().unwrap_or(file.text.as_bytes()))
     }
 
     /// Keeps the text of a span out of all excerpts.
     pub fn hide(&mut self, span: Span) {
-        self.hidden.push(span);
+        let hidden = &mut self.files[span.file as usize].hidden;
+        let Range { mut start, mut end } = span.range();
+        // Ranges that overlap or touch become one.
+        while let Some((&from, &to)) = hidden.range(..=end).next_back()
+            && to >= start
+        {
+            hidden.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        hidden.insert(start, end);
     }
 
     /// Returns the text of a file.
@@ -146,26 +192,56 @@ impl Sources {
     }
 
     /// Returns the line where a span starts. A span over several lines is marked to the end of the
-    /// first one.
+    /// first one. `…` stands for what is left out of a long line.
     pub fn excerpt(&self, span: Span) -> Excerpt {
+        let file = &self.files[span.file as usize];
         let (line, start) = self.line_of(span);
-        let rest = self.slice(span.file(), start..self.text(span.file()).len());
-        let end = start + rest.find('\n').unwrap_or(rest.len());
+        let end = file
+            .lines
+            .get(line)
+            .map_or(file.text.len(), |next| next - 1);
         let at = span.range();
-        let count = |range: Range<usize>| self.slice(span.file(), range).chars().count();
+        let (before, rest) = (
+            self.slice(span.file(), start..at.start.min(end)),
+            self.slice(span.file(), at.start.min(end)..end),
+        );
+        let mark = start + before.len();
+        let from = before
+            .char_indices()
+            .rev()
+            .nth(SHOWN - 1)
+            .map_or(0, |(at, _)| at);
+        let size = rest
+            .char_indices()
+            .nth(SHOWN)
+            .map_or(rest.len(), |(at, _)| at);
+        let (is_cut, goes_on) = (from > 0, size < rest.len());
+        let mut text = self.shown(span.file(), start + from..mark + size);
+        if is_cut {
+            text.insert(0, '…');
+        }
+        if goes_on {
+            text.push('…');
+        }
+        let marked = self.slice(span.file(), mark..at.end.min(mark + size));
         Excerpt {
             line,
-            text: self.shown(span.file(), start..end),
-            before: count(start..at.start.min(end)),
-            marked: count(at.start.min(end)..at.end.min(end)).max(1),
+            text,
+            before: before[from..].chars().count() + usize::from(is_cut),
+            marked: marked.chars().count().max(1),
         }
+    }
+
+    /// Returns the number of the line in which a span starts, from one.
+    pub(crate) fn line(&self, span: Span) -> usize {
+        self.line_of(span).0
     }
 
     /// Returns the number of the line in which a span starts, and the position of its first byte.
     fn line_of(&self, span: Span) -> (usize, usize) {
-        let before = self.slice(span.file(), 0..span.range().start);
-        let start = before.rfind('\n').map_or(0, |at| at + 1);
-        (before.matches('\n').count() + 1, start)
+        let lines = &self.files[span.file as usize].lines;
+        let line = lines.partition_point(|start| *start <= span.range().start);
+        (line, lines[line - 1])
     }
 
     /// Returns a range of a file. Positions outside the text or within a character are moved down.
@@ -184,9 +260,10 @@ impl Sources {
 
     /// Returns the text of a range, with stars for what is hidden.
     fn shown(&self, file: FileId, range: Range<usize>) -> String {
+        let hidden = &self.files[file.0 as usize].hidden;
         let is_hidden = |at: usize| {
-            let mut spans = self.hidden.iter().filter(|span| span.file() == file);
-            spans.any(|span| span.range().contains(&at))
+            let last = hidden.range(..=at).next_back();
+            last.is_some_and(|(_, end)| at < *end)
         };
         let text = self.slice(file, range.clone());
         let chars = text.char_indices().map(|(at, c)| match c {
@@ -230,6 +307,34 @@ mod tests {
         assert_eq!(excerpt.marked, 1);
         let end = sources.excerpt(Span::new(file, 13..13));
         assert_eq!((end.line, end.marked), (4, 1));
+    }
+
+    #[test]
+    fn of_a_long_line_the_part_around_the_mark_is_shown() {
+        let mut sources = Sources::default();
+        let file = sources.add(
+            "a.toml",
+            format!("{}b{}\n", "ä".repeat(500), "c".repeat(500)),
+        );
+        let excerpt = sources.excerpt(Span::new(file, 1000..1300));
+        let (before, marked) = ("ä".repeat(100), format!("b{}", "c".repeat(99)));
+        assert_eq!(excerpt.text, format!("…{before}{marked}…"));
+        assert_eq!((excerpt.before, excerpt.marked), (101, 100));
+        let start = sources.excerpt(Span::new(file, 0..2));
+        assert_eq!((start.before, start.marked), (0, 1));
+        assert_eq!(start.text, format!("{before}…"));
+    }
+
+    #[test]
+    fn hidden_ranges_that_overlap_or_touch_are_one() {
+        let mut sources = Sources::default();
+        let file = sources.add("a.toml", "0123456789abcdef");
+        for range in [8..9, 2..4, 3..6, 12..14, 6..7, 1..2, 13..13, 15..16] {
+            sources.hide(Span::new(file, range));
+        }
+        let excerpt = sources.excerpt(Span::new(file, 0..1));
+        assert_eq!(excerpt.text, "0******7*9ab**e*");
+        assert_eq!(sources.files[0].hidden.len(), 4);
     }
 
     #[test]

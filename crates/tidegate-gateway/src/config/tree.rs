@@ -9,6 +9,7 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::hiding::{in_lines, names_secret};
 use super::mistake::{Mistake, Mistakes};
 use super::source::{FileId, Sources, Span};
 
@@ -24,6 +25,8 @@ pub struct Node {
     pub at: Span,
     /// The text in the file, if the value contains variables.
     pub written: Option<String>,
+    /// `true` if its key, or one above it, names a secret: no message shows it.
+    pub is_secret: bool,
 }
 
 /// A value of TOML.
@@ -73,8 +76,12 @@ impl Node {
             .map(|entry| &entry.node)
     }
 
-    /// Returns the value for a message. A text with variables is shown as it is in the file.
+    /// Returns the value for a message. A text with variables is shown as it is in the file, and a secret
+    /// is not.
     pub fn shown(&self) -> String {
+        if self.is_secret {
+            return "the value".to_owned();
+        }
         if let Some(written) = &self.written {
             return format!("`{written}`");
         }
@@ -103,6 +110,9 @@ impl Node {
 
     /// Returns the value as it is in the file, with its variables.
     pub fn notation(&self) -> String {
+        if self.is_secret {
+            return "(hidden)".to_owned();
+        }
         if let Some(written) = &self.written {
             return format!("\"{written}\"");
         }
@@ -114,10 +124,7 @@ impl Node {
             }
             Value::Table(entries) => {
                 let pairs = entries.iter();
-                let pairs = pairs.map(|e| match names_secret(&e.key) {
-                    true => format!("{} = (hidden)", e.key),
-                    false => format!("{} = {}", e.key, e.node.notation()),
-                });
+                let pairs = pairs.map(|e| format!("{} = {}", e.key, e.node.notation()));
                 format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
             }
             _ => self.shown(),
@@ -150,7 +157,11 @@ impl fmt::Debug for Value {
     }
 }
 
-/// Parses a file. Mistakes are added to `mistakes`; what could be read is returned.
+/// The tables whose keys are names that users choose: a route may be called `token`.
+const NAMED: [&str; 3] = ["listen", "upstream", "route"];
+
+/// Parses a file. Mistakes are added to `mistakes`; what could be read is returned. What may be a secret is
+/// hidden in `sources`, wherever it is.
 pub(super) fn parse(
     file: FileId,
     sources: &mut Sources,
@@ -159,56 +170,24 @@ pub(super) fn parse(
 ) -> Node {
     let text = sources.text(file).to_owned();
     let (root, errors) = DeTable::parse_recoverable(&text);
+    if !errors.is_empty() {
+        for range in in_lines(&text) {
+            sources.hide(Span::new(file, range));
+        }
+    }
     for error in errors {
         let range = error.span().unwrap_or(0..0);
-        hide_line(file, range.start, &text, sources);
         mistakes.add(Mistake::new(Span::new(file, range), "", error.message()));
     }
     let mut reader = Reader {
         file,
         text: &text,
         variables,
+        sources,
         mistakes,
     };
     let at = root.span();
-    reader.table(root.get_ref(), at)
-}
-
-/// Hides the value in the line of a mistake of syntax if its key names a secret: nothing is known
-/// about the line except its text.
-fn hide_line(file: FileId, at: usize, text: &str, sources: &mut Sources) {
-    let start = text[..floor(text, at)].rfind('\n').map_or(0, |at| at + 1);
-    let end = text[start..].find('\n').map_or(text.len(), |at| start + at);
-    let line = &text[start..end];
-    if let Some(equals) = line.find('=')
-        && names_secret(line)
-    {
-        sources.hide(Span::new(file, start + equals + 1..end));
-    }
-}
-
-/// Returns `true` if the name of a key or a field is that of a secret.
-pub(super) fn names_secret(name: &str) -> bool {
-    let words = [
-        "token",
-        "secret",
-        "password",
-        "authorization",
-        "cookie",
-        "api-key",
-        "api_key",
-    ];
-    let name = name.to_ascii_lowercase();
-    words.iter().any(|word| name.contains(word))
-}
-
-/// Returns the largest position of a character that is not after `at`.
-fn floor(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
+    reader.table(root.get_ref(), at, Place::Root)
 }
 
 /// Converts the values of one file.
@@ -216,17 +195,46 @@ struct Reader<'a> {
     file: FileId,
     text: &'a str,
     variables: Variables<'a>,
+    sources: &'a mut Sources,
     mistakes: &'a mut Mistakes,
 }
 
+/// Where a value is, as far as it decides what is a secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The file itself.
+    Root,
+    /// A table of sections with names.
+    Named,
+    /// Below a key that names a secret.
+    Secret,
+    /// Anywhere else.
+    Other,
+}
+
+impl Place {
+    /// Returns the place of the value of a key.
+    fn below(self, key: &str, is_table: bool) -> Self {
+        match self {
+            Self::Secret => Self::Secret,
+            Self::Root if NAMED.contains(&key) => Self::Named,
+            Self::Named if is_table => Self::Other,
+            _ if names_secret(key) => Self::Secret,
+            _ => Self::Other,
+        }
+    }
+}
+
 impl Reader<'_> {
-    fn table(&mut self, table: &DeTable<'_>, at: std::ops::Range<usize>) -> Node {
+    fn table(&mut self, table: &DeTable<'_>, at: std::ops::Range<usize>, place: Place) -> Node {
         let mut entries: Vec<Entry> = Vec::new();
         for (key, value) in table.iter() {
+            let is_table = matches!(value.get_ref(), DeValue::Table(_));
+            let place = place.below(key.get_ref(), is_table);
             entries.push(Entry {
                 key: key.get_ref().to_string(),
                 key_at: Span::new(self.file, key.span()),
-                node: self.node(value),
+                node: self.node(value, place),
             });
         }
         // The parser sorts by key.
@@ -234,10 +242,21 @@ impl Reader<'_> {
         self.plain(Value::Table(entries), at)
     }
 
-    fn node(&mut self, value: &Spanned<DeValue<'_>>) -> Node {
+    /// Reads a value. A secret is hidden: the values below it are, if it is a table, whose place may be that
+    /// of its header.
+    fn node(&mut self, value: &Spanned<DeValue<'_>>, place: Place) -> Node {
+        let mut node = self.value(value, place);
+        node.is_secret = place == Place::Secret;
+        if node.is_secret && node.table().is_none() {
+            self.sources.hide(node.at);
+        }
+        node
+    }
+
+    fn value(&mut self, value: &Spanned<DeValue<'_>>, place: Place) -> Node {
         let at = value.span();
         match value.get_ref() {
-            DeValue::String(text) => self.string(text, at),
+            DeValue::String(text) => self.string(text, at, place),
             DeValue::Integer(number) => {
                 let parsed = i64::from_str_radix(number.as_str(), number.radix());
                 let value = parsed.unwrap_or_else(|_| {
@@ -256,10 +275,10 @@ impl Reader<'_> {
             DeValue::Boolean(value) => self.plain(Value::Bool(*value), at),
             DeValue::Datetime(_) => self.plain(Value::Date, at),
             DeValue::Array(list) => {
-                let nodes = list.iter().map(|value| self.node(value)).collect();
+                let nodes = list.iter().map(|value| self.node(value, place)).collect();
                 self.plain(Value::List(nodes), at)
             }
-            DeValue::Table(table) => self.table(table, at),
+            DeValue::Table(table) => self.table(table, at, place),
         }
     }
 
@@ -268,18 +287,24 @@ impl Reader<'_> {
             value,
             at: Span::new(self.file, at),
             written: None,
+            is_secret: false,
         }
     }
 
     /// Replaces the variables of a string.
-    fn string(&mut self, text: &str, at: std::ops::Range<usize>) -> Node {
+    fn string(&mut self, text: &str, at: std::ops::Range<usize>, place: Place) -> Node {
         if !text.contains("${") {
             return self.plain(Value::Text(text.to_owned()), at);
         }
         let expanded = expand(text, self.variables);
         for problem in expanded.problems {
             let span = self.place_of(problem.about, &at);
-            let mistake = Mistake::new(span, "", problem.what);
+            // What is in the braces may be the secret itself.
+            let what = match place == Place::Secret && problem.is_quoted {
+                true => "the value has no valid name of a variable".to_owned(),
+                false => problem.what,
+            };
+            let mistake = Mistake::new(span, "", what);
             let value = Span::new(self.file, at.clone());
             self.mistakes
                 .add_broken(value, mistake.expected(problem.expected));
@@ -312,6 +337,8 @@ struct Problem<'a> {
     /// The text in the file.
     about: &'a str,
     what: String,
+    /// `true` if `what` has what is in the braces, and that is no name.
+    is_quoted: bool,
     expected: &'static str,
 }
 
@@ -336,6 +363,7 @@ fn expand<'a>(text: &'a str, variables: Variables<'_>) -> Expanded<'a> {
             result.problems.push(Problem {
                 about: &rest[at..],
                 what: "the variable has no closing brace".to_owned(),
+                is_quoted: false,
                 expected: "`${NAME}`; `$${` stands for `${`",
             });
             return result;
@@ -346,6 +374,7 @@ fn expand<'a>(text: &'a str, variables: Variables<'_>) -> Expanded<'a> {
             Ok(value) => result.text.push_str(&value),
             Err((what, expected)) => result.problems.push(Problem {
                 about: whole,
+                is_quoted: what.ends_with(NO_NAME),
                 what,
                 expected,
             }),
@@ -355,6 +384,9 @@ fn expand<'a>(text: &'a str, variables: Variables<'_>) -> Expanded<'a> {
     result
 }
 
+/// The end of the message about what cannot be the name of a variable.
+const NO_NAME: &str = " is not the name of a variable";
+
 /// Returns the value of the inner part of `${…}`.
 fn value_of(inner: &str, variables: Variables<'_>) -> Result<String, (String, &'static str)> {
     let (name, default) = match inner.split_once(":-") {
@@ -363,7 +395,7 @@ fn value_of(inner: &str, variables: Variables<'_>) -> Result<String, (String, &'
     };
     let is_part = |c: char| c == '_' || c.is_ascii_alphanumeric();
     if name.is_empty() || !name.chars().all(is_part) {
-        let what = format!("`{name}` is not the name of a variable");
+        let what = format!("`{name}`{NO_NAME}");
         return Err((what, "letters, digits and `_`"));
     }
     let value = variables(name).filter(|value| !value.is_empty());

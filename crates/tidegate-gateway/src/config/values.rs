@@ -1,7 +1,7 @@
-//! The single values of a configuration: numbers, times, sizes, addresses, secrets.
+//! The single values of a configuration: numbers, times, sizes, networks, secrets.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::tree::{Node, Value};
 use crate::route::{HostPattern, PathPattern};
 
 /// Returns the text of a node.
-fn text(node: &Node) -> Result<&str, String> {
+pub(super) fn text(node: &Node) -> Result<&str, String> {
     match &node.value {
         Value::Text(text) => Ok(text),
         _ => Err(String::new()),
@@ -306,97 +306,6 @@ impl Leaf for Ratio {
 
     fn show(&self) -> String {
         self.0.as_factor().to_string()
-    }
-}
-
-/// The address of a listener or a server.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Address {
-    /// A host, by name or number, and a port.
-    Tcp {
-        /// The host, without brackets.
-        host: String,
-        /// The port.
-        port: u16,
-    },
-    /// A Unix socket.
-    Unix(PathBuf),
-}
-
-impl Address {
-    /// Returns `true` if only this machine can reach the address.
-    pub fn is_local(&self) -> bool {
-        match self {
-            Self::Unix(_) => true,
-            Self::Tcp { host, .. } => {
-                let number = host.parse::<IpAddr>();
-                host == "localhost" || number.is_ok_and(|ip| ip.is_loopback())
-            }
-        }
-    }
-}
-
-impl Address {
-    /// Returns the address if its host is a number.
-    pub(crate) fn as_number(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Unix(_) => None,
-            Self::Tcp { host, port } => Some(SocketAddr::new(host.parse().ok()?, *port)),
-        }
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
-impl Leaf for Address {
-    const EXPECTED: &'static str = "an address, such as `\"10.0.0.1:80\"`, `\"[::1]:80\"`, `\"name:80\"` or `\"unix:/run/a.sock\"`";
-
-    fn parse(node: &Node) -> Result<Self, String> {
-        let text = text(node)?;
-        if let Some(path) = text.strip_prefix("unix:") {
-            return match path.starts_with('/') {
-                true => Ok(Self::Unix(path.into())),
-                false => Err("the path does not begin with `/`".to_owned()),
-            };
-        }
-        if text.contains("://") {
-            return Err("it is a URL".to_owned());
-        }
-        let (host, port) = text.rsplit_once(':').ok_or("it has no port")?;
-        let port = port
-            .parse()
-            .map_err(|_| "the port is not within 0 to 65535")?;
-        let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
-        let host = match inner {
-            Some(number) => match number.parse::<IpAddr>() {
-                Ok(IpAddr::V6(_)) => number,
-                _ => return Err("the brackets contain no IPv6 address".to_owned()),
-            },
-            None if host.contains(':') => {
-                return Err("an IPv6 address needs brackets".to_owned());
-            }
-            None => host,
-        };
-        let is_part = |c: char| c.is_ascii_alphanumeric() || ".-_:".contains(c);
-        match !host.is_empty() && host.chars().all(is_part) {
-            true => Ok(Self::Tcp {
-                host: host.to_owned(),
-                port,
-            }),
-            false => Err("it has no valid host".to_owned()),
-        }
-    }
-
-    fn show(&self) -> String {
-        format!("\"{self}\"")
     }
 }
 

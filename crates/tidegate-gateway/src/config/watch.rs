@@ -57,8 +57,8 @@ impl FileWatch {
         };
         watch.known = watch.read(disk);
         // What was loaded counts, not what is there now: a change in between is noticed.
-        for (index, loaded) in sources.texts().enumerate() {
-            watch.known[index] = Some(hash(loaded.as_bytes()));
+        for (index, loaded) in sources.contents().enumerate() {
+            watch.known[index] = Some(hash(loaded));
         }
         watch
     }
@@ -203,6 +203,19 @@ mod tests {
         assert!(!watch.has_changed(0, &disk));
         std::fs::write(&file, b"# M\xfcller\nnew").unwrap();
         assert!(watch.has_changed(0, &disk));
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    /// A reload that failed because of it must not be tried again and again.
+    #[test]
+    fn a_configuration_that_is_no_text_is_known_as_it_is() {
+        let file = std::env::temp_dir().join(format!("tidegate-bytes-{}", std::process::id()));
+        std::fs::write(&file, b"# M\xfcller\n").unwrap();
+        let loaded = load(&file, &RealDisk, &|_| None).unwrap();
+        let mut watch = FileWatch::new(&loaded.sources, [], Duration::ZERO, &RealDisk);
+        assert!(!watch.has_changed(0, &RealDisk));
+        std::fs::write(&file, b"# M\xc3\xbcller\n").unwrap();
+        assert!(watch.has_changed(0, &RealDisk));
         std::fs::remove_file(&file).unwrap();
     }
 

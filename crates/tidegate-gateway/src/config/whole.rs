@@ -36,7 +36,7 @@ fn has_no(root: &Node, key: &str, other: &str) -> bool {
 struct Unread<'a> {
     /// A whole file is missing.
     a_file: bool,
-    /// Of each file with a mistake, all of it, and what follows from the section of the mistake on.
+    /// Of each file with a mistake, all of it, and what follows from the section of the first one on.
     texts: Vec<(&'a str, &'a str)>,
 }
 
@@ -46,8 +46,14 @@ impl<'a> Unread<'a> {
             a_file: false,
             texts: Vec::new(),
         };
+        let mut last = None;
         for mistake in mistakes.in_order() {
             unread.a_file |= mistake.path == "include";
+            // What follows the first mistake of a file includes what follows the others.
+            let file = Some(mistake.at.file());
+            if std::mem::replace(&mut last, file) == file {
+                continue;
+            }
             let text = sources.text(mistake.at.file());
             let before = text.get(..mistake.at.range().start).unwrap_or(text);
             let section = before.rfind("\n[").unwrap_or(0);

@@ -1,6 +1,7 @@
 //! Checks the files that a configuration names. Certificates exist, are valid and fit their keys; so do
 //! roots, tokens, the file of the log, Unix sockets and the folders of routes, as far as a start needs them.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt as _;
@@ -8,8 +9,10 @@ use std::os::unix::net::SocketAddr;
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::admin::check_access;
-use crate::config::{Address, Config, Disk, Mistake, Mistakes, Source, Sources, Span};
+use crate::admin::token_mistakes;
+use crate::config::{
+    Address, Config, Disk, Loaded, Mistake, Mistakes, Origin, Severity, Source, Sources, Span,
+};
 use crate::tls::{Certificates, Trust};
 
 /// What a certificate and its key are expected to be.
@@ -17,13 +20,50 @@ const PAIR: &str = "a certificate that is valid now, and its key";
 /// The errors of the system when there are no more descriptors.
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
+/// What the path of a Unix socket is expected to be.
+const SHORT: &str = "a short path, such as `unix:/run/a.sock`";
 /// What roots are expected to be.
 const ROOTS: &str = "roots that can be read";
 
 /// Returns the mistakes of all files that a configuration names, each at its place in it.
 pub(crate) fn start_mistakes(config: &Config, disk: &dyn Disk, now: SystemTime) -> Vec<Mistake> {
+    found(config, BTreeSet::new(), disk, now)
+}
+
+/// Adds the mistakes of the files that a configuration names, also if it has others: those of the parts
+/// that have none.
+pub(crate) fn add_start_mistakes(loaded: &mut Loaded, disk: &dyn Disk, now: SystemTime) {
+    let Some(config) = loaded.config.as_ref().or(loaded.readable.as_ref()) else {
+        return;
+    };
+    let all = loaded.mistakes.in_order();
+    let errors = all.iter().filter(|m| m.severity == Severity::Error);
+    let paths = errors.map(|mistake| mistake.path.clone());
+    let wrong: BTreeSet<String> = paths.chain(loaded.wrong.iter().cloned()).collect();
+    // A line with a mistake of syntax is not what it was meant to be.
+    let line = |at: Span| (loaded.sources.line(at), at.file());
+    let syntax = all.iter().filter(|mistake| mistake.path.is_empty());
+    let broken: HashSet<_> = syntax.map(|mistake| line(mistake.at)).collect();
+    let mut more = found(config, wrong, disk, now);
+    more.retain(|mistake| !broken.contains(&line(mistake.at)));
+    more.into_iter()
+        .for_each(|mistake| loaded.mistakes.add(mistake));
+}
+
+/// Returns the mistakes of the files. Parts of which a setting is in `wrong` are left out.
+fn found(
+    config: &Config,
+    wrong: BTreeSet<String>,
+    disk: &dyn Disk,
+    now: SystemTime,
+) -> Vec<Mistake> {
+    let origins = config.origins.iter().rev();
     let mut found = Found {
         config,
+        origins: origins
+            .map(|origin| (origin.path.as_str(), origin))
+            .collect(),
+        wrong,
         disk,
         mistakes: Vec::new(),
     };
@@ -32,6 +72,7 @@ pub(crate) fn start_mistakes(config: &Config, disk: &dyn Disk, now: SystemTime) 
     found.tokens();
     found.log();
     found.sockets();
+    found.servers();
     found.folders();
     found.mistakes
 }
@@ -49,14 +90,32 @@ pub(super) fn messages(mistakes: Vec<Mistake>, sources: &Sources, otherwise: Str
 /// The mistakes so far.
 struct Found<'a> {
     config: &'a Config,
+    /// The settings by their paths.
+    origins: HashMap<&'a str, &'a Origin>,
+    /// The settings that have a mistake already.
+    wrong: BTreeSet<String>,
     disk: &'a dyn Disk,
     mistakes: Vec<Mistake>,
 }
 
 impl Found<'_> {
+    /// Returns `true` if a setting, or a part of it, has a mistake already.
+    fn is_wrong(&self, path: &str) -> bool {
+        let below = ['.', '['].map(|separator| format!("{path}{separator}"));
+        let mut below = below.iter().map(|part| {
+            let next = self.wrong.range(part.clone()..).next();
+            next.is_some_and(|wrong| wrong.starts_with(part))
+        });
+        self.wrong.contains(path) || below.any(|is_below| is_below)
+    }
+
     /// Adds a mistake at the place of a setting, or of its section.
     fn add(&mut self, path: &str, section: Option<Span>, why: impl Into<String>, expected: &str) {
-        if let Some(at) = place_of(self.config, path).or(section) {
+        if self.is_wrong(path) {
+            return;
+        }
+        let origin = self.origins.get(path);
+        if let Some(at) = origin.and_then(|origin| span_of(origin)).or(section) {
             let mistake = Mistake::new(at, path, why);
             self.mistakes.push(mistake.expected(expected));
         }
@@ -70,6 +129,9 @@ impl Found<'_> {
             };
             let (path, at) = (format!("listen.{}.tls", listener.name), Some(listener.at));
             for (index, pair) in tls.certificates.iter().enumerate() {
+                if self.is_wrong(&format!("{path}.certificates[{index}]")) {
+                    continue;
+                }
                 if let Err(wrong) = Certificates::check(pair, now) {
                     let setting = wrong.setting.unwrap_or("cert");
                     let expected = match setting {
@@ -80,7 +142,9 @@ impl Found<'_> {
                     self.add(&path, at, wrong.why, expected);
                 }
             }
-            if let Err(why) = Certificates::check_roots(tls) {
+            if tls.client_roots.is_some()
+                && let Err(why) = Certificates::check_roots(tls)
+            {
                 self.add(&format!("{path}.client_roots"), at, why, ROOTS);
             }
         }
@@ -92,7 +156,9 @@ impl Found<'_> {
             let Some(tls) = &upstream.value.tls else {
                 continue;
             };
-            if let Err(wrong) = Trust::read(tls, None, now) {
+            // They belong together: one that is wrong says nothing about the others.
+            let is_wrong = self.is_wrong(&format!("upstream.{}.tls", upstream.name));
+            if !is_wrong && let Err(wrong) = Trust::read(tls, None, now) {
                 let setting = wrong.setting.map(|setting| format!(".{setting}"));
                 let setting = setting.unwrap_or_default();
                 let path = format!("upstream.{}.tls{setting}", upstream.name);
@@ -107,9 +173,10 @@ impl Found<'_> {
 
     /// The tokens of operators.
     fn tokens(&mut self) {
-        if let Some(admin) = &self.config.admin
-            && let Err(why) = check_access(&admin.value, self.disk)
-        {
+        let Some(admin) = &self.config.admin else {
+            return;
+        };
+        for why in token_mistakes(&admin.value, self.disk) {
             let (path, why) = why.split_once(": ").unwrap_or(("listen.admin", &why));
             let expected = "a file with a token, or a variable";
             self.add(path, Some(admin.at), why, expected);
@@ -157,9 +224,8 @@ impl Found<'_> {
             let setting = format!("listen.{name}.at");
             let folder = path.parent().and_then(|folder| self.problem(folder));
             let found = fs::symlink_metadata(path);
-            let (why, expected) = if let Err(why) = SocketAddr::from_pathname(path) {
-                let why = format!("no socket can have this path: {why}");
-                (why, "a short path, such as `unix:/run/a.sock`")
+            let (why, expected) = if let Some(why) = no_socket(path) {
+                (why, SHORT)
             } else if let Some(why) = folder {
                 let why = format!("the folder of the socket {why}");
                 (why, "a path in a folder that exists")
@@ -170,6 +236,21 @@ impl Found<'_> {
                 continue;
             };
             self.add(&setting, Some(section), why, expected);
+        }
+    }
+
+    /// The paths of Unix sockets of servers. Their folders may come later.
+    fn servers(&mut self) {
+        let config = self.config;
+        for upstream in &config.upstreams {
+            for (index, server) in upstream.value.servers.iter().enumerate() {
+                if let Address::Unix(path) = &server.at
+                    && let Some(why) = no_socket(path)
+                {
+                    let setting = format!("upstream.{}.servers[{index}].at", upstream.name);
+                    self.add(&setting, Some(upstream.at), why, SHORT);
+                }
+            }
         }
     }
 
@@ -201,6 +282,12 @@ impl Found<'_> {
     }
 }
 
+/// Returns why no socket can have a path.
+fn no_socket(path: &Path) -> Option<String> {
+    let why = SocketAddr::from_pathname(path).err()?;
+    Some(format!("no socket can have this path: {why}"))
+}
+
 /// Returns `true` if a path with this error cannot be opened. One that does not exist can be made, and
 /// one that may not be looked at can be used all the same. A lack of descriptors says nothing about it.
 fn is_final(why: &io::Error) -> bool {
@@ -211,7 +298,11 @@ fn is_final(why: &io::Error) -> bool {
 
 /// Returns where a setting is in the configuration.
 pub(super) fn place_of(config: &Config, path: &str) -> Option<Span> {
-    let origin = config.origins.iter().find(|origin| origin.path == path)?;
+    span_of(config.origins.iter().find(|origin| origin.path == path)?)
+}
+
+/// Returns where a value is.
+fn span_of(origin: &Origin) -> Option<Span> {
     match origin.source {
         Source::Own(at) | Source::Inherited(at) => Some(at),
         _ => None,

@@ -40,7 +40,7 @@ mod stalls;
 #[cfg(test)]
 mod start_tests;
 
-pub(crate) use certificates::start_mistakes;
+pub(crate) use certificates::add_start_mistakes;
 pub use error::StartError;
 pub use gateway::{Gateway, Summary};
 pub use operation::{Operation, OperationParts};

@@ -10,7 +10,7 @@ use tidegate::pool::WorkerPool;
 use tidegate::promise::Completion;
 
 use super::admin_start::AdminStart;
-use super::certificates::{messages, start_mistakes};
+use super::certificates::{add_start_mistakes, messages, start_mistakes};
 use super::expiry::{self, Expiries};
 use super::gateway::{Gateway, Summary, Unopened};
 use super::operator::{Knobs, Operator, locked, watch_of};
@@ -108,7 +108,12 @@ impl Operation {
         mut parts: OperationParts,
         goes_on: impl FnOnce() -> bool,
     ) -> Result<Option<Self>, String> {
-        let (config, sources) = file.read()?;
+        let mut loaded = file.load()?;
+        let Some(config) = loaded.config.take() else {
+            add_start_mistakes(&mut loaded, file.disk(), (parts.reports.wall)());
+            return Err(loaded.mistakes.render(&loaded.sources));
+        };
+        let sources = loaded.sources;
         let watch = watch_of(&sources, &config, file.disk());
         let (loops, problems) = (parts.group.loops().len(), &parts.reports.problems);
         // If the start fails because of them, the operator gets their places.

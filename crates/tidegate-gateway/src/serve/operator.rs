@@ -10,7 +10,7 @@ use tidegate::isolate::{Isolation, Properties};
 use tidegate::metrics::{Collect, MetricVisitor};
 
 use super::admin_address::{AdminAddress, explained};
-use super::certificates::{messages, place_of, start_mistakes};
+use super::certificates::{add_start_mistakes, messages, place_of, start_mistakes};
 use super::expiry::Expiries;
 use super::gateway::Gateway;
 use super::operation::OperationParts;
@@ -64,10 +64,11 @@ type Apply = Box<dyn FnOnce() + Send>;
 impl Operator {
     /// Reads the configuration again, and puts it in force.
     fn read_again(&self) -> Result<Vec<String>, String> {
-        let loaded = self.file.load()?;
-        let Some(config) = loaded.config else {
+        let mut loaded = self.file.load()?;
+        let Some(config) = loaded.config.take() else {
             // What is wrong may be in a file that is new.
             self.watch_files(&loaded.sources, None);
+            add_start_mistakes(&mut loaded, self.file.disk(), (self.parts.reports.wall)());
             return Err(loaded.mistakes.render(&loaded.sources));
         };
         self.watch_files(&loaded.sources, Some(&config));

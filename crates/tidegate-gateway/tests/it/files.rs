@@ -19,6 +19,9 @@ impl Disk for Files {
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        if directory.as_os_str().is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let directory = resolved(directory);
         let inside = self.0.keys();
         let inside = inside.filter(|path| path.parent() == Some(directory.as_path()));

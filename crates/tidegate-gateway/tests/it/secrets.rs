@@ -97,6 +97,56 @@ fn a_mistake_shows_no_secret() {
     }
 }
 
+/// The key is unknown or misplaced, or the syntax is wrong: what it names is a secret all the same.
+#[test]
+fn a_secret_with_a_wrong_key_is_not_shown() {
+    let admin = "[listen.admin]\nat = \"127.0.0.1:1\"\n";
+    let rows = [
+        "[route.a]\nrewrit = { request = { authorization = \"Bearer marker\" } }\n".to_owned(),
+        "[route.a]\nrewrite = { requst = { authorization = \"Bearer marker\" } }\n".to_owned(),
+        "[route.a]\nrewrite = { request = \"authorization: marker\" }\n".to_owned(),
+        "[route.a]\nheader = { x-pasword = [\"marker\"] }\n".to_owned(),
+        "[listen.admn]\nat = \"127.0.0.1:1\"\ntoken = \"marker\"\n".to_owned(),
+        "[listn.admin]\ntoken = \"marker\"\nb = \"x\n".to_owned(),
+        "[listen]\ntoken = \"marker\"\n".to_owned(),
+        "[route]\ntoken = \"marker\"\n".to_owned(),
+        "[listen.admin.token]\nvalue = [{ b = \"marker\" }]\n".to_owned(),
+        "[log]\nlisten.admin.token = \"marker\"\n".to_owned(),
+        "token = { a = \"marker\", a = 1 }\n".to_owned(),
+        format!("{admin}tokens = \"marker\"\n"),
+        format!("{admin}read-token = \"marker\"\n"),
+        format!("{admin}tokn = \"marker\"\n"),
+        format!("{admin}pasword = \"marker\"\n"),
+        format!("{admin}token : \"marker\"\n"),
+        format!("{admin}token \"marker\"\n"),
+        format!("{admin}token = marker\n"),
+        format!("{admin}token = \"${{marker is}}\"\n"),
+        format!("{admin}token = \"\"\"\nmarker\n"),
+        format!("{admin}token\n= \"marker\"\n"),
+        format!("{admin}token = \"marker\"\ntoken = \"marker\"\n"),
+        format!("{admin}tok en\ntoken = \"marker\"\n"),
+        format!("{admin}broken =\ntoken = \"marker\"\n"),
+        format!("{admin}\"broken\ntoken = \"marker\"\n"),
+        format!("{admin}a = [\ntoken = \"marker\"\n"),
+    ];
+    for text in rows {
+        for command in [&["check", "t.toml"][..], &["explain", "t.toml", "GET", "/"]] {
+            let (output, status) = run(&[("t.toml", &text)], command);
+            assert!(!output.contains(MARKER), "{text}\n{output}");
+            assert_eq!(status, 1, "{text}\n{output}");
+        }
+    }
+}
+
+/// Names that users choose are no names of secrets.
+#[test]
+fn the_settings_of_a_route_with_the_name_of_a_secret_are_shown() {
+    let text = "[listen]\nhttp = \"h:1\"\n[route.token]\nrespond = 200\ntimeout = \"soon\"\n";
+    let (output, _) = check(text);
+    assert!(output.contains("`soon` is not a duration"), "{output}");
+    assert!(output.contains("5 | timeout = \"soon\""), "{output}");
+}
+
 /// A secret in the file itself is a mistake, and the only one here.
 #[test]
 fn a_literal_token_is_refused_and_not_shown() {

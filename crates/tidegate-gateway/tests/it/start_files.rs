@@ -196,3 +196,118 @@ fn no_listener_has_an_address_that_includes_that_of_another_one() {
         assert_eq!(status, 0, "{first} {second}\n{output}");
     }
 }
+
+/// What the files of a configuration have is checked beside what its text has, except where the text is
+/// wrong.
+#[test]
+fn mistakes_of_files_and_of_the_text_are_found_at_once() {
+    let text = "\
+timeuot = 1
+[listen.http]
+at = \"h:1\"
+tls = { certificates = [{ cert = \"/d/c1\", key = 7 }], client = \"required\", client_roots = \"/d/r\" }
+[listen.b]
+at = \"h:2\"
+tls = { certificates = [{ cert = \"/d/c2\", key = \"/d/k2\" }], client = \"required\" }
+[listen.admin]
+at = \"0.0.0.0:1\"
+token = \"file:/d/t\"
+read_token = \"file:/d/u\"
+[upstream.a]
+servers = \"h:1\"
+tls = { roots = \"/d/r2\" }
+[upstream.b]
+servers = \"h:1\"
+tls = { roots = 7, cert = \"/d/c3\", key = \"/d/k3\" }
+[route.a]
+files = \"/d/root\"
+timeout = \"soon\"
+[route.b]
+path = \"/b/*\"
+files = 7
+[log]
+file = \"/d/log\"
+query = 7
+";
+    let (output, status) = check(text);
+    for place in [
+        "t.toml:1:1: timeuot:",
+        "t.toml:4:49: listen.http.tls.certificates[0].key:",
+        "t.toml:7:34: listen.b.tls.certificates[0].cert:",
+        "t.toml:7:70: listen.b.tls.client:",
+        "t.toml:10:9: listen.admin.token: the file cannot be read",
+        "t.toml:11:14: listen.admin.read_token: the file cannot be read",
+        "t.toml:14:17: upstream.a.tls.roots:",
+        "t.toml:17:17: upstream.b.tls.roots:",
+        "t.toml:19:9: route.a.files.root: the directory does not exist",
+        "t.toml:20:11: route.a.timeout:",
+        "t.toml:23:9: route.b.files.root: 7 is not",
+        "t.toml:25:8: log.file: the folder of the file does not exist",
+        "t.toml:26:9: log.query:",
+    ] {
+        assert!(output.contains(place), "{place}\n{output}");
+    }
+    let errors = output.lines().filter(|line| line.starts_with("t.toml:"));
+    assert_eq!(
+        errors.filter(|line| !line.contains("warning")).count(),
+        13,
+        "{output}"
+    );
+    assert_eq!(status, 1);
+}
+
+/// Many systems would look up these names as addresses, or nothing has them.
+#[test]
+fn an_address_that_cannot_be_right_is_refused() {
+    let (number, host) = ("an IPv4 address has four numbers", "it has no valid host");
+    let long = ["a".repeat(60).as_str(); 5].join(".");
+    let label = "a".repeat(64);
+    let rows = [
+        ("127.0.1", number),
+        ("127.1", number),
+        ("2130706433", number),
+        ("0x7f.1", number),
+        ("127.0x1", number),
+        ("a.0X", number),
+        ("256.0.0.1", number),
+        ("01.2.3.4", number),
+        ("1.2.3.4.5", number),
+        ("1.2.3.4.", number),
+        ("a..b", host),
+        (".a", host),
+        ("..", host),
+        ("a..", host),
+        ("", host),
+        (&label, host),
+        (&long, host),
+    ];
+    let server = |at: &str| GOOD.replace("[\"10.0.0.1:80\"]", &format!("[\"h:1\", \"{at}\"]"));
+    for (host, message) in rows {
+        let (output, status) = check(&server(&format!("{host}:80")));
+        let message = format!("`{host}:80` is not an address: {message}");
+        assert!(output.contains(&message), "{host}\n{output}");
+        assert_eq!(status, 1, "{host}");
+    }
+    for port in ["+80", "-1", "", " 80", "65536"] {
+        let (output, _) = check(&server(&format!("h:{port}")));
+        let message = "the port is not within 0 to 65535";
+        assert!(output.contains(message), "{port}\n{output}");
+    }
+    for path in ["/a\\u0000b".to_owned(), format!("/{}", "a".repeat(107))] {
+        let (output, status) = check(&server(&format!("unix:{path}")));
+        let message = "t.toml:4:19: upstream.a.servers[1].at: no socket can have this path: ";
+        assert!(output.contains(message), "{path}\n{output}");
+        assert_eq!(status, 1, "{path}");
+    }
+    for at in [
+        "a.example.:80",
+        "a_b:80",
+        "1a:80",
+        "a.0xg:80",
+        "1.2.3.4:80",
+        "unix:/none/s",
+    ] {
+        let (output, status) = check(&server(at));
+        assert_eq!(status, 0, "{at}\n{output}");
+    }
+}

@@ -1,11 +1,12 @@
 //! Mistakes of whole files: parts that are missing, includes, files that cannot be read.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_gateway::cli::{self, Machine};
-use tidegate_gateway::config::{Disk as _, RealDisk};
+use tidegate_gateway::config::{Disk as _, RealDisk, load};
 
-use crate::files::{check, run};
+use crate::files::{check, machine, run};
 use crate::mistakes::GOOD;
 use crate::start_files::Folder;
 
@@ -150,6 +151,19 @@ fn a_file_that_is_included_by_two_links_is_included_twice() {
     assert_eq!(status, 1);
 }
 
+/// The folder of a bare name is that of the process.
+#[test]
+fn a_pattern_of_an_include_may_be_beside_a_file_with_a_bare_name() {
+    let files = [("t.toml", "include = \"x-*.toml\"\n"), ("x-1.toml", GOOD)];
+    let (output, status) = run(&files, &["check", "t.toml"]);
+    assert_eq!(status, 0, "{output}");
+    let machine = machine(&files);
+    let loaded = load(Path::new("t.toml"), &*machine.disk, &*machine.variables).unwrap();
+    assert_eq!(loaded.sources.folders(), [Path::new(".")]);
+    let names: Vec<&str> = loaded.sources.files().collect();
+    assert_eq!(names, ["t.toml", "x-1.toml"]);
+}
+
 #[test]
 fn an_include_without_files_is_a_warning() {
     let text = format!("include = \"parts/*.toml\"\n{GOOD}");
@@ -171,11 +185,42 @@ fn only_regular_files_are_read() {
 #[test]
 fn one_mistake_in_many_routes_has_one_message_for_each() {
     let route = |number| format!("[route.r{number}]\nrespond = 200\n");
-    let routes: String = (0..150).map(route).collect();
+    let routes: String = (0..90).map(route).collect();
     let (output, status) = check(&format!("{GOOD}{routes}"));
     let ties = output.matches("takes the same requests as `route.r0`");
-    assert_eq!(ties.count(), 149, "{output}");
+    assert_eq!(ties.count(), 89, "{output}");
     assert_eq!(status, 1);
+}
+
+/// The time of these was the square of their size. The tests have no limit of time: these would take
+/// minutes.
+#[test]
+fn of_many_mistakes_a_hundred_are_shown_and_all_are_counted() {
+    let listener = |number| format!("l{number} = \"h{number}:1\"\n");
+    let listeners: String = (0..10_000).map(listener).collect();
+    let route = |number| format!("[route.r{number}]\nrespond = 1000\nlimit = 5\n");
+    let rows = [
+        ("= \n".repeat(8000), "and 23901 more\n24001 errors, 0"),
+        ("timeuot = 1\n".repeat(20_000), "errors, 0 warnings"),
+        (
+            format!("[listen]\n{listeners}a = \"h1:1\"\n"),
+            "1 error, 1 warning\n",
+        ),
+        (
+            (0..3000).map(route).collect(),
+            "and 5900 more\n6000 errors, 0",
+        ),
+        (format!("{{{}", "\"a\":1, ".repeat(100_000)), " error"),
+    ];
+    for (text, end) in rows {
+        let (output, status) = check(&text);
+        let end_of_output = &output[output.len().saturating_sub(80)..];
+        assert!(end_of_output.contains(end), "{end}: {end_of_output}");
+        assert!(output.matches(" | ").count() <= 400, "{end}");
+        let longest = output.lines().map(|line| line.chars().count()).max();
+        assert!(longest < Some(500), "{end}: {longest:?}");
+        assert_eq!(status, 1);
+    }
 }
 
 #[test]
@@ -282,19 +327,31 @@ fn folders_that_are_missing_and_bytes_that_are_no_text_are_found() {
     assert_eq!(status, 1);
     std::fs::create_dir(&none).unwrap();
     assert_eq!(check(text.as_bytes()).1, 0);
-    let (output, status) = check(
-        "a = 1\nä = \""
-            .as_bytes()
-            .iter()
-            .chain(b"\xff\"")
-            .copied()
-            .collect::<Vec<_>>()
-            .as_slice(),
+    let mut bytes = format!("{text}a = 7\nä = \"").into_bytes();
+    bytes.extend(b"\xff\xfe\"\n");
+    let (output, status) = check(&bytes);
+    let path = file.display();
+    let message = format!(
+        "{path}:8:6: the byte 0xff is not UTF-8\n  8 | ä = \"\u{fffd}\u{fffd}\"\n    |      ^ "
     );
+    assert!(output.contains(&message), "{output}");
     assert!(
-        output.contains("line 2, column 6: the byte 0xff is not UTF-8"),
+        output.contains(&format!("{path}:7:1: route.a.a: the key is unknown")),
         "{output}"
     );
-    assert_ne!(status, 0);
+    assert_eq!(status, 1);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_token_that_no_client_can_send_is_refused() {
+    let text = format!("{GOOD}[listen.admin]\nat = \"127.0.0.1:1\"\ntoken = \"file:/t\"\n");
+    for (token, status) in [("marker\n", 0), ("marker\nmore\n", 1), ("mar\u{7}ker", 1)] {
+        let files = [("t.toml", text.as_str()), ("/t", token)];
+        let (output, found) = run(&files, &["check", "t.toml"]);
+        assert_eq!(found, status, "{output}");
+        let message = "t.toml:10:9: listen.admin.token: the token has several lines or control";
+        assert_eq!(output.contains(message), status == 1, "{output}");
+        assert!(!output.contains("mar"), "{output}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use crate::*;
 
@@ -56,6 +56,8 @@ fn a_listener_on_a_unix_socket_is_reached() {
             head
         });
         let ran = run(&["top", &format!("unix:{}", path.display()), "--once"]);
+        // If the program has not connected, the thread ends now.
+        drop(UnixStream::connect(&path));
         assert_eq!(ran.status, Some(0), "{ran:?}");
         assert!(ran.out.contains("\ncatalog  400 "), "{}", ran.out);
         serves.join().unwrap()

@@ -25,11 +25,7 @@ pub(in crate::config) fn all(
     wrong: &[String],
     mistakes: &mut Mistakes,
 ) {
-    let mut checks = Checks {
-        config,
-        wrong,
-        mistakes,
-    };
+    let mut checks = Checks::new(config, wrong, mistakes);
     checks.listeners();
     for upstream in &config.upstreams {
         checks.upstream(upstream);

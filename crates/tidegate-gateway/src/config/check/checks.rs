@@ -1,25 +1,39 @@
 //! What each check uses: the configuration, the mistakes, the places of settings.
 
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use crate::config::load::{Config, Named};
 use crate::config::mistake::{Mistake, Mistakes};
-use crate::config::setting::Source;
+use crate::config::setting::{Origin, Source};
 use crate::config::source::Span;
 
 /// A configuration and its mistakes so far.
 pub(super) struct Checks<'a> {
     pub(super) config: &'a Config,
-    /// The settings that could not be read. The configuration has their defaults.
-    pub(super) wrong: &'a [String],
     pub(super) mistakes: &'a mut Mistakes,
+    /// The settings that could not be read. The configuration has their defaults.
+    wrong: BTreeSet<&'a str>,
+    /// The settings that could be read, by their paths.
+    origins: HashMap<&'a str, &'a Origin>,
 }
 
-impl Checks<'_> {
+impl<'a> Checks<'a> {
+    pub(super) fn new(config: &'a Config, wrong: &'a [String], mistakes: &'a mut Mistakes) -> Self {
+        let origins = config.origins.iter().rev();
+        Self {
+            config,
+            mistakes,
+            wrong: wrong.iter().map(String::as_str).collect(),
+            origins: origins
+                .map(|origin| (origin.path.as_str(), origin))
+                .collect(),
+        }
+    }
+
     /// Returns the place of a setting, or `otherwise` if it is a default.
     pub(super) fn place(&self, path: &str, otherwise: Span) -> Span {
-        let mut origins = self.config.origins.iter();
-        match origins.find(|origin| origin.path == path).map(|o| o.source) {
+        match self.origins.get(path).map(|origin| origin.source) {
             Some(Source::Own(at) | Source::Inherited(at)) => at,
             Some(Source::Default) | None => otherwise,
         }
@@ -32,16 +46,25 @@ impl Checks<'_> {
             .iter()
             .map(|key| format!("{kind}.{}.{key}", section.name));
         paths.any(|path| {
-            self.wrong
-                .iter()
-                .any(|wrong| is_part(wrong, &path) || is_part(&path, wrong))
+            let ends = path.match_indices(['.', '[']).map(|(at, _)| &path[..at]);
+            let mut above = ends.chain([path.as_str()]);
+            let parts = ['.', '['].map(|separator| format!("{path}{separator}"));
+            let mut below = parts.iter().map(|part| {
+                let next = self.wrong.range(part.as_str()..).next();
+                next.is_some_and(|wrong| wrong.starts_with(part))
+            });
+            above.any(|path| self.wrong.contains(path)) || below.any(|is_below| is_below)
         })
+    }
+
+    /// Returns `true` if a setting or a section, by its path, is there and could not be read.
+    pub(super) fn is_named_wrong(&self, path: &str) -> bool {
+        self.wrong.contains(path)
     }
 
     /// Returns a value for a message: as it is in the file if it contains a variable.
     pub(super) fn shown(&self, path: &str) -> &str {
-        let mut origins = self.config.origins.iter();
-        let found = origins.find(|origin| origin.path == path);
+        let found = self.origins.get(path);
         found.map_or("", |origin| origin.shown.trim_matches('"'))
     }
 
@@ -62,8 +85,8 @@ impl Checks<'_> {
 
     /// Returns `true` if a setting has its default.
     pub(super) fn is_default(&self, path: &str) -> bool {
-        let mut origins = self.config.origins.iter();
-        origins.any(|origin| origin.path == path && origin.source == Source::Default)
+        let found = self.origins.get(path);
+        found.is_some_and(|origin| origin.source == Source::Default)
     }
 
     /// Adds a mistake for each time of a section that is zero.
@@ -85,10 +108,4 @@ impl Checks<'_> {
             }
         }
     }
-}
-
-/// Returns `true` if a setting is the one at `path`, or a part of it.
-fn is_part(setting: &str, path: &str) -> bool {
-    let rest = setting.strip_prefix(path);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

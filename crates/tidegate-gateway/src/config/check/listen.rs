@@ -1,13 +1,15 @@
 //! Checks of listeners: tokens, certificates, trust, limits, addresses that are used twice.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::checks::Checks;
+use crate::config::address::Address;
 use crate::config::load::Named;
 use crate::config::mistake::Mistake;
 use crate::config::source::Span;
 use crate::config::types::{Admin, Listener};
-use crate::config::values::{Address, ClientCertificate};
+use crate::config::values::ClientCertificate;
 
 /// The largest head and request line, in bytes: the HTTP server counts them with 16 bits.
 const LARGEST_HEAD: u64 = u16::MAX as u64;
@@ -132,14 +134,12 @@ impl Checks<'_> {
             .map(|l| (l.name.as_str(), l.at, &l.value.at))
             .chain(admin)
             .collect();
+        let mut earlier = Earlier::default();
         for (index, (name, at, address)) in all.iter().enumerate() {
-            let is_free = matches!(address, Address::Tcp { port: 0, .. });
-            let mut others = all[..index].iter().filter(|_| !is_free);
-            let is_taken =
-                |other: &(&str, Span, &Address)| other.2 == *address || overlap(other.2, address);
-            let Some(other) = others.find(|other| is_taken(other)) else {
+            let Some(other) = earlier.find_then_add(address, index) else {
                 continue;
             };
+            let other = &all[other];
             let place = |name: &str, at: Span| self.place(&format!("listen.{name}.at"), at);
             let what = match other.2 == *address {
                 true => format!("the address is that of `listen.{}`", other.0),
@@ -159,18 +159,41 @@ impl Checks<'_> {
     }
 }
 
-/// Returns `true` if one address stands for all of the machine and includes the other one. Whether `[::]`
-/// includes IPv4 depends on the system, so it counts for IPv6 only. Other systems than Linux allow both.
-fn overlap(one: &Address, other: &Address) -> bool {
-    let number = |address: &Address| match address {
-        Address::Tcp { host, port } => Some((host.parse::<IpAddr>().ok()?, *port)),
-        Address::Unix(_) => None,
-    };
-    let (Some((one, port)), Some((other, other_port))) = (number(one), number(other)) else {
-        return false;
-    };
-    cfg!(target_os = "linux")
-        && port == other_port
-        && one.is_ipv4() == other.is_ipv4()
-        && (one.is_unspecified() || other.is_unspecified())
+/// The positions of the first listeners with an address, without a search through all of them.
+#[derive(Default)]
+struct Earlier<'a> {
+    same: HashMap<&'a Address, usize>,
+    /// Those that have a number of a family, and a port.
+    numbers: HashMap<(bool, u16), usize>,
+    /// Those that stand for all addresses of the machine.
+    whole: HashMap<(bool, u16), usize>,
+}
+
+impl<'a> Earlier<'a> {
+    /// Returns the first listener whose address is this one, or includes it or is included, and adds this
+    /// one. Whether `[::]` includes IPv4 depends on the system, so it counts for IPv6 only. Other systems
+    /// than Linux allow both.
+    fn find_then_add(&mut self, address: &'a Address, index: usize) -> Option<usize> {
+        if matches!(address, Address::Tcp { port: 0, .. }) {
+            return None;
+        }
+        let mut found = self.same.get(address).copied();
+        self.same.entry(address).or_insert(index);
+        if cfg!(target_os = "linux")
+            && let Address::Tcp { host, port } = address
+            && let Ok(number) = host.parse::<IpAddr>()
+        {
+            let key = (number.is_ipv4(), *port);
+            let others = match number.is_unspecified() {
+                true => &self.numbers,
+                false => &self.whole,
+            };
+            found = found.into_iter().chain(others.get(&key).copied()).min();
+            self.numbers.entry(key).or_insert(index);
+            if number.is_unspecified() {
+                self.whole.entry(key).or_insert(index);
+            }
+        }
+        found
+    }
 }

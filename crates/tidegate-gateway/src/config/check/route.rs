@@ -43,7 +43,7 @@ impl Checks<'_> {
         for (key, name) in names {
             let is_there = |name: &String| {
                 let path = format!("upstream.{name}");
-                self.config.upstream(name).is_some() || self.wrong.contains(&path)
+                self.config.upstream(name).is_some() || self.is_named_wrong(&path)
             };
             let Some(name) = name.filter(|name| !is_there(name)) else {
                 continue;

@@ -124,9 +124,8 @@ impl Checks<'_> {
     /// Reports a part that is at least as long as the timeout. A default that is too long is not
     /// a mistake: the timeout ends it.
     pub(super) fn too_long(&mut self, route: &Named<Route>, part: &str) {
-        let wrong = |wrong: &String| wrong == part;
         let is_wrong = self.is_wrong("route", route, &["timeout", "fallback"]);
-        if self.is_default(part) || is_wrong || self.wrong.iter().any(wrong) {
+        if self.is_default(part) || is_wrong || self.is_named_wrong(part) {
             return;
         }
         let path = format!("route.{}.timeout", route.name);

@@ -3,9 +3,9 @@
 use std::net::Ipv6Addr;
 
 use super::checks::Checks;
+use crate::config::address::Address;
 use crate::config::load::Named;
 use crate::config::types::{Upstream, UpstreamTls};
-use crate::config::values::Address;
 
 impl Checks<'_> {
     pub(super) fn upstream(&mut self, upstream: &Named<Upstream>) {

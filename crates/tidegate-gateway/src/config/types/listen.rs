@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::config::address::Address;
 use crate::config::notation::Size;
 use crate::config::setting::settings;
-use crate::config::values::{Address, ClientCertificate, Count, FilePath, Network, Secret};
+use crate::config::values::{ClientCertificate, Count, FilePath, Network, Secret};
 use crate::route::HostPattern;
 
 settings! {
@@ -32,7 +33,8 @@ settings! {
         certificates: Vec<Certificate>,
         /// Asks clients for a certificate.
         client: ClientCertificate = ClientCertificate::None,
-        /// The roots of client certificates.
+        /// The roots of client certificates, in PEM. A relative path begins at the working directory of the
+        /// process.
         client_roots: Option<FilePath> = None,
     }
 }
@@ -40,9 +42,11 @@ settings! {
 settings! {
     /// A certificate and its key. Both files are read again when they change.
     pub struct Certificate {
-        /// The chain of certificates, in PEM.
+        /// The chain of certificates, in PEM. A relative path begins at the working directory of the
+        /// process.
         cert: FilePath,
-        /// The private key, in PEM.
+        /// The private key, in PEM. A relative path begins at the working directory of the
+        /// process.
         key: FilePath,
     }
 }

@@ -10,7 +10,8 @@ use crate::config::values::Count;
 settings! {
     /// The access log: a line of JSON for each request.
     pub struct Log {
-        /// The file; off means standard output. It is opened again on SIGUSR1.
+        /// The file; off means standard output. It is opened again on SIGUSR1. A relative path begins at the working directory of the
+        /// process.
         file: Option<PathBuf> = None,
         /// The share of successful requests that are logged.
         success: Share = Share::percent(100),

@@ -40,7 +40,7 @@ settings! {
         /// Where requests wait while the limit is reached.
         queue: Option<Queue> = None,
         /// The time from the head of the request to the last byte of the response, with waiting,
-        /// all attempts and the fallback.
+        /// all attempts and the fallback. `false` switches it off.
         timeout: Option<Duration> = Some(Duration::from_secs(30)),
         /// Refuses requests at once while the upstream fails.
         breaker: Option<Breaker> = None,
@@ -100,7 +100,8 @@ settings! {
 settings! {
     /// Files of a directory. A text in place of the table is the directory.
     pub struct Files short "root", whole {
-        /// The directory. It is looked up for each file, so it can be replaced without a reload.
+        /// The directory. It is looked up for each file, so it can be replaced without a reload. A relative path begins at the working directory of the
+        /// process.
         root: FilePath,
         /// The file of a directory.
         index: String = "index.html".to_owned(),
@@ -114,9 +115,9 @@ settings! {
         path: Option<String> = None,
         /// The new `Host`; off keeps that of the request.
         host: Option<String> = None,
-        /// Fields of the request to set; `""` removes the field.
+        /// Fields of the request to set; `""` removes the field. The table is inherited as a whole.
         request: BTreeMap<String, String> = BTreeMap::new(),
-        /// Fields of the response to set; `""` removes the field.
+        /// Fields of the response to set; `""` removes the field. The table is inherited as a whole.
         response: BTreeMap<String, String> = BTreeMap::new(),
     }
 }

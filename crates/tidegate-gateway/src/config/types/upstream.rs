@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::config::hidden::ShownText;
+use crate::config::address::Address;
 use crate::config::setting::settings;
-use crate::config::values::{Address, Balance, Count, FilePath, HealthKind, Statuses};
+use crate::config::shown::ShownText;
+use crate::config::values::{Balance, Count, FilePath, HealthKind, Statuses};
 
 settings! {
     /// A service: servers of which each can take a request.
@@ -66,11 +67,14 @@ settings! {
     pub struct UpstreamTls {
         /// The name in the certificate; off means the name in the address.
         name: Option<ShownText> = None,
-        /// The roots to trust, in PEM; off means those of the platform.
+        /// The roots to trust, in PEM; off means those of the platform. A relative path begins at the working directory of the
+        /// process.
         roots: Option<FilePath> = None,
-        /// Our own chain of certificates, in PEM. It needs `key` and `roots`.
+        /// Our own chain of certificates, in PEM. It needs `key` and `roots`. A relative path begins at the working directory of the
+        /// process.
         cert: Option<FilePath> = None,
-        /// Our own private key, in PEM. It needs `cert` and `roots`.
+        /// Our own private key, in PEM. It needs `cert` and `roots`. A relative path begins at the working directory of the
+        /// process.
         key: Option<FilePath> = None,
     }
 }

@@ -6,9 +6,9 @@
 use std::fmt;
 use std::ops::Deref;
 
+use super::address::Address;
 use super::setting::Leaf;
 use super::tree::Node;
-use super::values::Address;
 
 /// A text that messages contain. It prints itself as it is in the configuration: the values of variables are
 /// not printed.
