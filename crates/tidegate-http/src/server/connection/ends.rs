@@ -99,11 +99,15 @@ impl<S: Service> Connection<S> {
     /// waits for the outstanding ones. So is one that may change the protocol. A client whose last response
     /// has begun does not know that it is the last one: until the announcement is over, its next request
     /// is served, and the response to that one says so.
+    #[inline]
     pub(super) fn end_if_draining(&mut self) {
+        if self.phase != Phase::Open || !self.shared.is_draining() {
+            return;
+        }
         let begun = self.has_begun_head() && !self.paused;
         let untold = !self.draining && self.queue.last_keeps_open();
-        let waits = self.queue.is_empty() || begun || self.undecided.is_some() || untold;
-        if self.phase == Phase::Open && !waits && self.shared.is_draining() {
+        let goes_on = self.queue.is_empty() || begun || self.undecided.is_some() || untold;
+        if !goes_on {
             self.phase = Phase::Closing;
         }
     }
