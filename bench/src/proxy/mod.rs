@@ -17,11 +17,13 @@
 //! |---|---|
 //! | `lineup` | the proxies and their settings |
 //! | `process` | a proxy in processes of its own, and what the kernel counts |
+//! | `built` | programs that cargo builds |
 //! | `ours`, `raw`, `pingora` | our program, the lower bound, the program of a peer |
 //! | `secure` | a certificate |
 //! | `calls` | system calls |
 //! | `figures` | the tables |
 
+mod built;
 mod calls;
 mod figures;
 mod lineup;

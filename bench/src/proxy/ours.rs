@@ -5,14 +5,16 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 use tidegate_gateway::config::{Disk, load};
 use tidegate_gateway::serve::Gateway;
 use tidegate_isolate::Isolation;
 
+use super::built;
 use super::process::{Process, free_address};
-use crate::child;
 use crate::served::{Ours, Running};
 
 /// The command of the route: a limit, a breaker that also judges slow requests, a timeout.
@@ -20,9 +22,6 @@ const GUARDED: &str = "limit = 1000\ntimeout = \"30s\"\n\
     breaker = { error_rate = 50, volume = 20, window = \"10s\", slow = \"5s\", slow_rate = 80 }\n";
 /// Everything of it off that can be: the permits and the metrics stay.
 const BARE: &str = "limit = 100000\ntimeout = false\nbreaker = false\n";
-
-/// The most descriptors of the program.
-const DESCRIPTORS: u64 = 4096;
 
 /// Starts the program on the first CPU, which gives it one loop. `folder` is for its file, `certificate`
 /// the folder of its certificate.
@@ -36,10 +35,21 @@ pub(super) fn program(
     let text = text(address, upstream, command, certificate);
     let file = folder.join(format!("ours-{kind}.toml"));
     std::fs::write(&file, text).map_err(|why| why.to_string())?;
-    let mut program = child::command()?;
-    program.arg("--gateway");
-    program.arg(format!("{DESCRIPTORS} {}", file.display()));
-    Process::peer(&mut program, address)
+    let mut program = Command::new(tidegate()?);
+    Process::peer(program.arg("run").arg(file), address)
+}
+
+/// Returns the program, as users build it, after it was built once more.
+fn tidegate() -> Result<PathBuf, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let build = || {
+        let target = built::target()?;
+        eprintln!("  builds tidegate, unless it is built");
+        let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+        built::build(&own.join("../crates/tidegate-gateway/Cargo.toml"), &target)?;
+        Ok(target.join("release/tidegate"))
+    };
+    BUILT.get_or_init(build).clone()
 }
 
 /// Returns the settings of the command with this name.
