@@ -6,7 +6,8 @@
 //! is
 //!
 //! * one or more tests, each in backticks, separated by commas:
-//!   `crate_name::any::path::test_name`, or `doc:Type::method` for an example in the docs;
+//!   `crate_name::any::path::test_name`, or `doc:Type::method` for an example in the docs; a rule
+//!   of another row may stand beside them or alone;
 //! * or a sentence that begins with `differs:`, `later:` or `n/a:`. Functions that it names in
 //!   backticks exist.
 //!
@@ -30,6 +31,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut rules: HashMap<String, String> = HashMap::new();
     let mut sentences: HashMap<String, String> = HashMap::new();
+    let mut references = Vec::new();
     let tables = tree.files().filter(|file| is_table(file));
     for (file, line, row) in tables.flat_map(rows) {
         let rule = row[0].trim_matches('`');
@@ -59,6 +61,18 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
         if let Err(why) = code.check(answer) {
             find(format!("{rule}: {why}"));
+        }
+        let named = answer.split(',').map(|part| part.trim().to_string());
+        references.extend(
+            named
+                .filter(|part| is_rule(part))
+                .map(|to| (file, line, to)),
+        );
+    }
+    for (file, line, to) in references {
+        if !rules.contains_key(&to) {
+            let message = format!("no row is for the rule {to}");
+            findings.push(Finding::new(&file.path, line, message));
         }
     }
     findings
@@ -137,12 +151,17 @@ impl Code {
             };
         }
         for part in answer.split(',').map(str::trim) {
+            if is_rule(part) {
+                continue;
+            }
             let name = part.strip_prefix('`').and_then(|p| p.strip_suffix('`'));
             match name {
                 Some(name) if !name.contains(['`', ' ']) => self.check_name(name)?,
                 _ => {
                     let reasons = REASONS.join("`, `");
-                    return Err(format!("neither tests in backticks nor one of `{reasons}`"));
+                    return Err(format!(
+                        "neither tests in backticks, nor rules, nor one of `{reasons}`"
+                    ));
                 }
             }
         }
@@ -218,7 +237,8 @@ mod tests {
             | loops:FU2 | The `wait` returns. | `doc:Completion::wait`, `doc:tidegate_promise` |
             | loops:FU3 | A wait is refused. | differs: on any pinned loop (`it::waits`, `Loop`). |
             | strategies:PC1 | A producer is alone. | later: strategies come with the worker pool. |
-            | isolation:K3 | A key has a name. | n/a: Rust has no interrupt flag. |";
+            | isolation:K3 | A key has a name. | n/a: Rust has no interrupt flag. |
+            | seeds:P1 | A wait has an end. | loops:FU1, `tidegate_promise::waits`, loops:FU2 |";
         assert_eq!(findings(rows), Vec::<String>::new());
     }
 
@@ -229,6 +249,7 @@ mod tests {
             "`tidegate_promise::helper`",
             "`other::waits`",
             "`doc:Completion::gone`",
+            "loops:FU9",
             "differs: otherwise, as `it::test_of_old` shows.",
         ] {
             assert_eq!(answered(answer).len(), 1, "{answer}");
