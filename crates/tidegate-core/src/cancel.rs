@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, as_nanos, origin};
 use crate::contain::{contain, discard, discard_all};
 use crate::parker::Parker;
+use crate::sys::prim::unpoisoned;
 use crate::unhandled::{OnUnhandled, Unhandled};
 
 /// A request to stop, shared between the work and the code that cancels it. Clones are handles to
@@ -284,15 +285,14 @@ impl Hook {
 
 impl Shared {
     fn lock(&self) -> std::sync::MutexGuard<'_, Hooks> {
-        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.hooks.lock())
     }
 }
 
 impl Drop for Shared {
     /// Drops the hooks in containment: a token may be dropped where no user code is expected.
     fn drop(&mut self) {
-        let hooks = self.hooks.get_mut();
-        let hooks = hooks.unwrap_or_else(PoisonError::into_inner);
+        let hooks = unpoisoned(self.hooks.get_mut());
         discard_all(std::mem::take(&mut hooks.waiting));
     }
 }

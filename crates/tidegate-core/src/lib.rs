@@ -66,7 +66,7 @@ pub mod internal {
     pub use crate::spin_wait::SpinWait;
     pub use crate::sys::futex::Futex;
     pub use crate::sys::prefetch::{prefetch, prefetch_block, prefetch_for_write};
-    pub use crate::sys::prim;
+    pub use crate::sys::prim::{self, lock, try_lock, unpoisoned};
     pub use crate::sys::thread::{thread_cpu_time, usable_cpus};
     pub use crate::thread::builder::run_exit_hooks;
     pub use crate::thread::handle::ThreadWatch;

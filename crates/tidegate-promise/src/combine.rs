@@ -1,7 +1,9 @@
 //! Combinators for several completions: all of them, the first of them, the first that succeeds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use tidegate_core::internal::unpoisoned;
 
 use crate::{
     AbandonedError, Completion, Failure, Outcome, Promise, SharedCompletion, promise_with_error,
@@ -224,7 +226,7 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Gathered<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 }
 

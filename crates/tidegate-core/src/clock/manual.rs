@@ -13,8 +13,8 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::moment::{as_nanos, origin, system_now};
@@ -258,17 +258,11 @@ impl ManualClock {
     }
 
     fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.shared
-            .changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
+        prim::unpoisoned(self.shared.changed.wait(state))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        prim::lock(&self.shared.state)
     }
 }
 

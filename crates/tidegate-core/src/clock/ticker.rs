@@ -6,14 +6,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::handle::Clock;
 use super::moment::as_nanos;
 use crate::Parker;
-use crate::sys::prim::{Condvar, Mutex, MutexGuard};
+use crate::sys::prim::{Condvar, Mutex, MutexGuard, lock, unpoisoned};
 
 /// A source of ticks.
 ///
@@ -89,8 +89,7 @@ impl Steps {
             if state.handles == 0 {
                 return None;
             }
-            let woken = self.changed.wait(state);
-            state = woken.unwrap_or_else(PoisonError::into_inner);
+            state = unpoisoned(self.changed.wait(state));
         }
     }
 
@@ -107,13 +106,12 @@ impl Steps {
     fn await_handled(&self, number: u64) {
         let mut state = self.lock();
         while state.handled < number && (state.taken >= number || !state.stopped) {
-            let woken = self.changed.wait(state);
-            state = woken.unwrap_or_else(PoisonError::into_inner);
+            state = unpoisoned(self.changed.wait(state));
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, StepState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

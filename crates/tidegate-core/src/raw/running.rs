@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::raw::vtable::Vtable;
 use crate::sys::prim;
@@ -141,7 +141,7 @@ impl Running {
     }
 
     fn lock_panicked(&self) -> MutexGuard<'_, Option<(u64, &'static str)>> {
-        self.panicked.lock().unwrap_or_else(PoisonError::into_inner)
+        prim::unpoisoned(self.panicked.lock())
     }
 
     /// Makes this the record of the current thread until the guard is dropped.

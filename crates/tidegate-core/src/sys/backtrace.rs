@@ -231,16 +231,17 @@ mod tests {
 
     use std::hint::black_box;
     use std::sync::mpsc::{Receiver, Sender, channel};
-    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::sync::{Mutex, MutexGuard};
 
     use super::of_thread;
     use crate::ThreadBuilder;
+    use crate::sys::prim::unpoisoned;
     use crate::sys::thread::thread_id;
 
     /// Only one backtrace is taken at a time, and every test of this file takes one.
     fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
-        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(ALONE.lock())
     }
 
     #[inline(never)]

@@ -1,12 +1,13 @@
 //! The shared record of a thread, and what other threads can see of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use crate::contain::contain;
 use crate::executor::ExecutorId;
 use crate::sys;
+use crate::sys::prim::unpoisoned;
 
 /// The default priority of a thread.
 pub(super) const NORMAL_PRIORITY: u8 = 5;
@@ -217,7 +218,7 @@ impl ThreadRecord {
     }
 
     fn watchers(&self) -> std::sync::MutexGuard<'_, Watchers> {
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.watchers.lock())
     }
 
     pub(super) fn set_waiting(&self, waiting: bool) {

@@ -1,12 +1,13 @@
 //! The simplest executor: it starts a new thread for every task.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::builder::ThreadBuilder;
 use crate::executor::{
     Executor, ExecutorId, RejectReason, Rejected, WaitPolicy, enter, is_current,
 };
 use crate::raw::signal::Signal;
+use crate::sys::prim::unpoisoned;
 use crate::{Clock, Task};
 
 impl ThreadBuilder {
@@ -70,7 +71,7 @@ impl ThreadPerTask {
         let executor = self.clone();
         let take = Arc::clone(&place);
         let started = self.shared.threads.spawn(move || {
-            let job = take.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let job = unpoisoned(take.lock()).take();
             let _mark = enter(Arc::new(executor), WaitPolicy::Free);
             if let Some(job) = job {
                 run(job);
@@ -79,7 +80,7 @@ impl ThreadPerTask {
         match started {
             Ok(_) => Ok(()),
             Err(_) => {
-                let job = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let job = unpoisoned(place.lock()).take();
                 match job {
                     Some(job) => Err(Rejected::new(job, RejectReason::NoThread)),
                     None => Ok(()),

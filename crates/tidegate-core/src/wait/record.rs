@@ -4,10 +4,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use super::refused::WaitRefusedError;
 use crate::executor::ExecutorId;
+use crate::sys::prim::unpoisoned;
 
 /// The waiting threads of each executor, and the homes that they wait for.
 #[derive(Default)]
@@ -29,7 +30,7 @@ static RECORD: LazyLock<Mutex<Record>> = LazyLock::new(Mutex::default);
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn lock() -> MutexGuard<'static, Record> {
-    RECORD.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(RECORD.lock())
 }
 
 /// Records that a thread of `from` waits for `to`, unless that closes a cycle.

@@ -7,9 +7,10 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tidegate_core::ThreadBuilder;
+use tidegate_core::internal::unpoisoned;
 use tidegate_promise::{Completion, Failure, Promise, promise};
 
 use super::received::{Received, name};
@@ -105,7 +106,7 @@ fn wait_for(kind: Kind, seen: Option<u64>) -> Completion<Received> {
 }
 
 fn lock() -> MutexGuard<'static, Dispatcher> {
-    DISPATCHER.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(DISPATCHER.lock())
 }
 
 impl Dispatcher {

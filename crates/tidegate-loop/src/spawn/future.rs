@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_core::executor::is_current;
-use tidegate_core::internal::prim::{AtomicBool, Mutex, Ordering};
+use tidegate_core::internal::prim::{AtomicBool, Mutex, Ordering, lock};
 use tidegate_core::internal::trace::Span;
 use tidegate_core::internal::{Deliver, Delivery, PlainTask, SignalBlock, contain};
 use tidegate_core::{CaughtPanic, Rejected};
@@ -49,7 +49,7 @@ where
     let taken = Arc::clone(&cell);
     let home = shared.id;
     let settle = move || {
-        let parts = tidegate_core::internal::prim::lock(&taken).take();
+        let parts = lock(&taken).take();
         // A handed-back task may be run elsewhere, where nothing could wake the future. It is
         // dropped there, which cancels its completion.
         if let Some((future, answer, span)) = parts.filter(|_| is_current(home)) {
@@ -71,7 +71,7 @@ where
             let why = refused.why();
             // Drops the block as well, so that returning the future sends the event loop no signal.
             drop(refused);
-            let parts = tidegate_core::internal::prim::lock(&cell).take();
+            let parts = lock(&cell).take();
             match parts {
                 Some((future, _answer, _span)) => Err(Rejected::new(future, why)),
                 None => Ok(completion),

@@ -9,12 +9,12 @@
 //! anyway.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, OnceLock, TryLockError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use tidegate_core::Ticker;
-use tidegate_core::internal::prim::{Mutex, lock};
+use tidegate_core::internal::prim::{Mutex, lock, try_lock};
 use tidegate_core::internal::{contain, trace};
 
 use super::report::{Recovered, Stall};
@@ -244,10 +244,8 @@ impl Watching {
         if !self.is_shutdown() {
             return;
         }
-        let checking = match self.checking.try_lock() {
-            Ok(checking) => checking,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
+        let Some(checking) = try_lock(&self.checking) else {
+            return;
         };
         let loops = std::mem::take(&mut *lock(&self.loops));
         for one in loops.iter().filter(|one| one.is_reported()) {

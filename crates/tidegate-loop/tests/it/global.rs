@@ -1,15 +1,16 @@
 //! The global event loop, as far as tests can share it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use tidegate_core::internal::unpoisoned;
 use tidegate_loop::{EventLoop, Quiet, ShutdownError};
 use tidegate_promise::WaitError;
 
 /// Serializes the tests: all tests of this process share the global event loop.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(ALONE.lock())
 }
 
 #[test]

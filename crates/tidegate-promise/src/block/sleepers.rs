@@ -7,11 +7,12 @@
 //! ends checks the records of all threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use tidegate_core::Executor;
 use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::prim::{AtomicU32, yield_now};
+use tidegate_core::internal::unpoisoned;
 
 use super::word_waiters::WordWaiters;
 
@@ -41,7 +42,7 @@ fn register() -> Arc<Sleeper> {
 }
 
 fn lock() -> MutexGuard<'static, Vec<Weak<Sleeper>>> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(ALL.lock())
 }
 
 /// The record of a thread that is about to sleep. Cleared on drop.

@@ -9,11 +9,12 @@ use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 
 use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::CachePadded;
+use tidegate_core::internal::unpoisoned;
 
 use super::depth;
 
@@ -136,7 +137,7 @@ impl Drop for Watch {
 }
 
 fn lock(list: usize) -> MutexGuard<'static, List> {
-    ALL[list].lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(ALL[list].lock())
 }
 
 /// Wakes every waker that waits for a task of `home`, so that its owner checks the executor again.

@@ -14,10 +14,10 @@
 //! * The key of a cell in the wheel changes only under the lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tidegate_core::internal::{CachePadded, Doorbell, check_may_block, contain};
+use tidegate_core::internal::{CachePadded, Doorbell, check_may_block, contain, unpoisoned};
 use tidegate_core::{Clock, Executor, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled};
 
 use super::errors::TimerError;
@@ -171,20 +171,17 @@ impl Shared {
             }
             // The spawner is user code and may take a long time.
             check_may_block(None).map_err(TimerError::Refused)?;
-            let settled = self.started.wait(lifecycle);
-            lifecycle = settled.unwrap_or_else(PoisonError::into_inner);
+            lifecycle = unpoisoned(self.started.wait(lifecycle));
         }
         Ok(lifecycle)
     }
 
     pub(super) fn lifecycle(&self) -> MutexGuard<'_, Lifecycle> {
-        self.lifecycle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.lifecycle.lock())
     }
 
     pub(super) fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.core.lock())
     }
 
     /// Runs user code and reports a panic.

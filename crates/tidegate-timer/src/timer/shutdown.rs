@@ -6,12 +6,12 @@
 //! * Once the lane is closed, the thread that finds the worker gone collects the unfired timeouts.
 //!   If no thread waits for the worker, the worker collects them itself.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
 use tidegate_core::Parker;
-use tidegate_core::internal::{WaitGuard, check_may_block, contain, discard};
+use tidegate_core::internal::{WaitGuard, check_may_block, contain, discard, unpoisoned};
 
 use super::errors::TimerError;
 use super::lifecycle::{Lifecycle, Stopping, Worker};
@@ -57,8 +57,7 @@ impl Shared {
             }
             // The spawner is user code and may take a long time.
             check_may_block(None).map_err(TimerError::Refused)?;
-            let settled = self.started.wait(lifecycle);
-            lifecycle = settled.unwrap_or_else(PoisonError::into_inner);
+            lifecycle = unpoisoned(self.started.wait(lifecycle));
         };
         drop(lifecycle);
         if worker.is_current() {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 
 use tidegate_testkit::{Rng, rounds, until, yield_times};
@@ -26,7 +26,7 @@ fn note(seen: &Seen, producer: usize, number: usize) {
 }
 
 fn lock(seen: &Seen) -> MutexGuard<'_, Vec<(usize, usize)>> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+    crate::sys::prim::unpoisoned(seen.lock())
 }
 
 /// Returns the numbers of the tasks that ran, without their producers.

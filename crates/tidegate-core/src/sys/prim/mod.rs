@@ -10,6 +10,8 @@
 //! channels, threads and thread-locals. A lock that only protects plain memory accesses may stay
 //! std's, and so may a counter in a `static`.
 
+use std::sync::{LockResult, PoisonError, TryLockError};
+
 #[cfg(tidegate_loom)]
 mod model;
 #[cfg(not(any(tidegate_loom, tidegate_shuttle)))]
@@ -63,8 +65,20 @@ mod cell {
 }
 
 /// Locks a mutex whose content is consistent even if a holder panicked.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    unpoisoned(mutex.lock())
+}
+
+/// Locks such a mutex if no thread holds it.
+pub fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Returns what a lock or a wait for a condition returned, even if a holder of the lock panicked.
+pub fn unpoisoned<T>(result: LockResult<T>) -> T {
+    result.unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,12 +14,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::Write;
 use std::mem;
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use super::report::Unhandled;
 use crate::clock::as_nanos;
 use crate::contain::contain;
+use crate::sys::prim::unpoisoned;
 use crate::thread::{ThreadNames, spawn_bare};
 use crate::trace::{Origin, UnhandledFields, unhandled_error};
 use crate::{Clock, Parker};
@@ -151,7 +152,7 @@ impl OnUnhandled {
     fn writing(out: impl Write + Send + 'static, clock: Clock, traced: bool) -> Self {
         let out = Mutex::new(out);
         let write = move |source: &str, error: &Unhandled<'_>| {
-            let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut out = unpoisoned(out.lock());
             // There is nowhere to report that the output fails.
             let _ = out
                 .write_all(&line(source, error))
@@ -226,7 +227,7 @@ impl OnUnhandled {
         }
         let delivered = &self.shared.delivered;
         let waited = delivered.wait_while(queue, |queue| queue.delivered < accepted);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        drop(unpoisoned(waited));
     }
 }
 
@@ -249,7 +250,7 @@ impl fmt::Debug for OnUnhandled {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, ReportQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.queue.lock())
     }
 
     /// Starts the hook's thread. Returns `false` if no thread can be started: lines are then
@@ -337,7 +338,7 @@ impl Shared {
         let waited = self
             .delivered
             .wait_timeout_while(self.queue(), MAX_REPORT_WAIT, waits);
-        let (mut queue, over) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut queue, over) = unpoisoned(waited);
         queue.slow |= over.timed_out();
     }
 }
