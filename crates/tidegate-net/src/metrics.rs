@@ -34,7 +34,6 @@ pub(crate) struct Counters {
     pub(crate) requeued: Cell,
     pub(crate) registered: Cell,
     pub(crate) poll_failures: Cell,
-    pub(crate) fresh_pollers: Cell,
     pub(crate) accepted: Cell,
     pub(crate) accept_pauses: Cell,
     pub(crate) reads: Cell,
@@ -68,8 +67,6 @@ pub struct IoMetrics {
     pub registered: u64,
     /// Polls that failed.
     pub poll_failures: u64,
-    /// Times that a fresh poller replaced one that failed or spun.
-    pub fresh_pollers: u64,
     /// Connections accepted.
     pub accepted: u64,
     /// Times that accepting paused because no descriptors were left.
@@ -102,7 +99,6 @@ impl Counters {
             requeued: self.requeued.get(),
             registered: self.registered.get(),
             poll_failures: self.poll_failures.get(),
-            fresh_pollers: self.fresh_pollers.get(),
             accepted: self.accepted.get(),
             accept_pauses: self.accept_pauses.get(),
             reads: self.reads.get(),
@@ -125,7 +121,6 @@ impl IoMetrics {
         self.requeued += more.requeued;
         self.registered += more.registered;
         self.poll_failures += more.poll_failures;
-        self.fresh_pollers += more.fresh_pollers;
         self.accepted += more.accepted;
         self.accept_pauses += more.accept_pauses;
         self.reads += more.reads;
@@ -158,8 +153,8 @@ impl fmt::Display for IoMetrics {
         )?;
         writeln!(
             f,
-            "polls    {} calls, {} failed, {} fresh pollers, {} wake-ups",
-            self.polls, self.poll_failures, self.fresh_pollers, self.wakeups,
+            "polls    {} calls, {} failed, {} wake-ups",
+            self.polls, self.poll_failures, self.wakeups,
         )?;
         writeln!(
             f,
@@ -189,7 +184,6 @@ mod tests {
             requeued: 4,
             registered: 12,
             poll_failures: 1,
-            fresh_pollers: 2,
             accepted: 40,
             accept_pauses: 5,
             reads: 300,
@@ -204,7 +198,7 @@ mod tests {
 sockets  12 registered, 40 accepted, 5 pauses of accepting
 reads    300 calls, 1048576 bytes
 writes   280 calls, 65536 bytes
-polls    100 calls, 1 failed, 2 fresh pollers, 8 wake-ups
+polls    100 calls, 1 failed, 8 wake-ups
 events   250 received, 3 stale, 4 queued again
 lost     6 messages that no handler took, 7 datagrams";
         assert_eq!(metrics.to_string(), expected);

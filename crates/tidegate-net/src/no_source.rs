@@ -60,8 +60,6 @@ impl Selector {
         None
     }
 
-    pub(crate) fn watch_all<C: Control>(&mut self, _: &mut C) {}
-
     pub(crate) fn polled(&mut self, _: Vec<Ready>) {}
 
     pub(crate) fn is_quiet(&self) -> bool {

@@ -164,15 +164,6 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Returns the values that are in their slots, mutably.
-    pub(crate) fn present_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
-        let slots = self.slots.iter_mut().enumerate();
-        slots.filter_map(|(at, slot)| {
-            let at = u32::try_from(at).ok()?;
-            Some((Token::new(at, slot.generation), slot.value.as_mut()?))
-        })
-    }
-
     /// Returns a value that is in its slot, mutably.
     pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         self.slot(token)?.value.as_mut()

@@ -26,11 +26,6 @@ fn describe(metrics: &IoMetrics, labels: &[(&str, &str)], visitor: &mut dyn Metr
             metrics.poll_failures,
         ),
         (
-            "tidegate_io_pollers_replaced",
-            "Pollers that were replaced because they failed or spun.",
-            metrics.fresh_pollers,
-        ),
-        (
             "tidegate_io_events",
             "Events that the poller returned.",
             metrics.events,

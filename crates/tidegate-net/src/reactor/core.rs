@@ -52,8 +52,6 @@ pub(crate) struct Reactor<P: Place> {
     queue: EventQueue,
     sources: Slab<Box<P::Source>>,
     batch: Batch,
-    /// Sources that were away when the poller was replaced, and have not come back since.
-    unmoved_sources: Vec<Token>,
 }
 
 impl<P: Place> Reactor<P> {
@@ -64,7 +62,6 @@ impl<P: Place> Reactor<P> {
             queue: EventQueue::new(),
             sources: Slab::new(generation),
             batch: Batch::new(),
-            unmoved_sources: Vec::new(),
         }
     }
 
@@ -107,8 +104,7 @@ impl<P: Place> Reactor<P> {
     /// ready.
     pub(super) fn wait(&mut self, clock: &Clock, deadline: Option<u64>) -> PollOutcome {
         if self.queue.len() > 0 {
-            let polled = self.look();
-            return self.waited(polled, clock, deadline);
+            return self.look();
         }
         let Polling {
             poller,
@@ -121,104 +117,19 @@ impl<P: Place> Reactor<P> {
         clock.sleep_until(waker, deadline, |timeout| {
             polled = queue.poll(&mut **poller, timeout, counters);
         });
-        let polled = self.polled(polled);
-        self.waited(polled, clock, deadline)
-    }
-
-    #[inline]
-    fn polled(&mut self, polled: io::Result<usize>) -> PollOutcome {
-        let Polling {
-            poller_health,
-            counters,
-            ..
-        } = &mut self.polling;
-        let mut outcome = PollOutcome {
-            selected: self.queue.take_selected(),
-            ..PollOutcome::default()
-        };
-        match polled {
-            Ok(ready) => {
-                poller_health.worked();
-                outcome.ready = ready;
-            }
-            Err(why) => {
-                if poller_health.failed(&why, counters) {
-                    self.renew(&mut outcome);
-                }
-            }
-        }
+        let outcome = self.polled(polled);
+        self.polling.waited(clock);
         outcome
     }
 
     #[inline]
-    fn waited(
-        &mut self,
-        mut polled: PollOutcome,
-        clock: &Clock,
-        deadline: Option<u64>,
-    ) -> PollOutcome {
-        let Polling {
-            poller_health,
-            waker,
-            ..
-        } = &mut self.polling;
-        let ready = polled.ready > 0 || polled.selected > 0;
-        if poller_health.waited(ready, &**waker, clock, deadline) {
-            self.renew(&mut polled);
-        }
-        polled
-    }
-
-    /// Replaces a poller that fails or spins; if no fresh one can be created, the old one stays.
-    /// Moves the sources in their slots at once, and absent sources when they return. Adds the
-    /// sources that could not be moved to `outcome`.
-    #[cold]
-    fn renew(&mut self, outcome: &mut PollOutcome) {
-        let present = self.sources.present_mut();
-        let watched = present.filter_map(|(token, source)| Some((token, source.io()?)));
-        let Polling {
-            poller, counters, ..
-        } = &mut self.polling;
-        let Ok(mut lost) = poller.renew(watched.collect()) else {
-            return;
-        };
-        counters.fresh_pollers.add(1);
-        self.unmoved_sources = self.away();
-        self.forget_old_poller();
-        outcome.lost.append(&mut lost);
-        outcome.renewed = true;
+    fn polled(&mut self, polled: io::Result<usize>) -> PollOutcome {
+        self.polling.polled(polled, self.queue.take_selected())
     }
 
     /// Returns the events of user-defined sources that the last polls have found.
     pub(super) fn take_selected(&mut self) -> Vec<Ready> {
         self.polling.poller.take_selected()
-    }
-
-    fn forget_old_poller(&mut self) {
-        if self.unmoved_sources.is_empty() {
-            self.polling.poller.forget();
-        }
-    }
-
-    /// Handles a source that has come back, or has left for good while it was away. If the poller
-    /// was replaced meanwhile, the fresh one watches the source; returns `false` if it cannot.
-    #[inline]
-    pub(super) fn adopt(&mut self, token: Token, source: Option<&mut P::Source>) -> bool {
-        self.unmoved_sources.is_empty() || self.adopt_unmoved(token, source)
-    }
-
-    #[cold]
-    fn adopt_unmoved(&mut self, token: Token, source: Option<&mut P::Source>) -> bool {
-        let Some(at) = self.unmoved_sources.iter().position(|one| *one == token) else {
-            return true;
-        };
-        self.unmoved_sources.swap_remove(at);
-        let adopted = match source.and_then(IoSource::io) {
-            Some(io) => self.polling.poller.adopt(io, token).is_ok(),
-            None => true,
-        };
-        self.forget_old_poller();
-        adopted
     }
 
     /// Reserves a slot for a source that is about to be created.

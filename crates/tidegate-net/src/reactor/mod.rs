@@ -5,7 +5,7 @@
 //! * `batch`, with `io_context`: sources that are ready together receive and send together.
 //! * `source`: the interface of event sources; channels, listeners and user-defined sources
 //!   implement it in the layers above.
-//! * `poller_health`, `polling`: the poller, and what happens when it fails.
+//! * `polling`: the poller, and what happens when it fails.
 //! * `core`: one reactor for all loops, generic over where its sources live.
 //! * `pinned` and `poll_driver`: sources stay on the thread of their loop.
 //! * [`roaming`]: sources move to the thread that runs their handlers.
@@ -18,7 +18,6 @@ mod io_context;
 mod io_watch;
 mod pinned;
 mod poll_driver;
-mod poller_health;
 mod polling;
 mod roaming;
 mod source;
@@ -36,7 +35,7 @@ pub(crate) use self::pinned::{
 };
 pub(crate) use self::poll_driver::PollDriver;
 #[cfg(test)]
-pub(crate) use self::poller_health::{FAILURES, RENEW_AFTER, SPINS};
+pub(crate) use self::polling::FAILURES;
 #[cfg(feature = "roaming")]
 pub(crate) use self::roaming::RoamingDriver;
 pub(crate) use self::roaming::{OnRegistered, RoamingShared, Update};

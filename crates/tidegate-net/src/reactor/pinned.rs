@@ -462,14 +462,6 @@ pub(super) fn dump(id: u64, dump: Dump) -> Result<Dump, Dump> {
     here.ok().flatten().ok_or(dump)
 }
 
-/// Closes the sources that a poll has lost.
-#[inline]
-pub(super) fn close_lost(lost: Vec<Token>) {
-    for token in lost {
-        close_one(token);
-    }
-}
-
 /// The poller of the loop that this thread drives, as a selector uses it.
 pub(super) struct LocalControl;
 

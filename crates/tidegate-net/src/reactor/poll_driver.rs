@@ -67,18 +67,9 @@ impl PollDriver {
     fn settle(&mut self, polled: Option<PollOutcome>) {
         let polled = polled.unwrap_or_default();
         self.ready = polled.ready;
-        if polled.selected > 0 || polled.renewed || self.selector.expects_poll() {
-            self.settle_selector(polled.renewed);
+        if polled.selected > 0 || self.selector.expects_poll() {
+            self.selector.polled(pinned::take_selected());
         }
-        pinned::close_lost(polled.lost);
-    }
-
-    #[cold]
-    fn settle_selector(&mut self, renewed: bool) {
-        if renewed {
-            self.selector.watch_all(&mut LocalControl);
-        }
-        self.selector.polled(pinned::take_selected());
     }
 
     /// Returns the next task of the selector.

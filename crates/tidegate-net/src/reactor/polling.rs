@@ -1,20 +1,28 @@
-//! A poller with its health: what is done when it fails or spins.
+//! A poller with its health: what is done when it fails.
 
+use std::io;
 use std::sync::Arc;
 
+use tidegate_core::Clock;
 use tidegate_core::internal::Sleeper;
 use tidegate_loop::internal::Health;
 
-use super::poller_health::PollerHealth;
 use crate::metrics::Counters;
-use crate::sys::{Poller, Token};
+use crate::sys::Poller;
+
+/// Failed polls in a row at which the loop gives up and loses its place in the group.
+pub(crate) const FAILURES: u32 = 16;
 
 /// A poller, its health, and its counters.
 pub(crate) struct Polling {
     pub(super) poller: Box<dyn Poller>,
     pub(super) waker: Arc<dyn Sleeper>,
-    pub(super) poller_health: PollerHealth,
     pub(super) counters: Arc<Counters>,
+    health: Health,
+    /// Failed polls in a row.
+    failures: u32,
+    /// The poller is reported as unhealthy.
+    unhealthy: bool,
 }
 
 impl Polling {
@@ -22,8 +30,10 @@ impl Polling {
         Self {
             waker: poller.waker(),
             poller: Box::new(poller),
-            poller_health: PollerHealth::default(),
             counters,
+            health: Health::default(),
+            failures: 0,
+            unhealthy: false,
         }
     }
 
@@ -32,19 +42,54 @@ impl Polling {
     }
 
     pub(super) fn health(&self) -> Health {
-        self.poller_health.health()
+        self.health.clone()
+    }
+
+    /// Records the result of a poll. `selected` are the events of user-defined sources.
+    ///
+    /// # Panics
+    ///
+    /// After [`FAILURES`] in a row: the loop gives up, with the last error in the message.
+    #[inline]
+    pub(super) fn polled(&mut self, polled: io::Result<usize>, selected: usize) -> PollOutcome {
+        let ready = match polled {
+            Ok(ready) => {
+                self.failures = 0;
+                ready
+            }
+            Err(why) => self.failed(&why),
+        };
+        PollOutcome { ready, selected }
+    }
+
+    /// Records that a wait has ended.
+    #[inline]
+    pub(super) fn waited(&mut self, clock: &Clock) {
+        if self.unhealthy && self.failures == 0 {
+            self.unhealthy = false;
+            self.health.recover(clock);
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, why: &io::Error) -> usize {
+        self.failures += 1;
+        self.counters.poll_failures.add(1);
+        self.unhealthy = true;
+        self.health.mark_failing();
+        assert!(
+            self.failures < FAILURES,
+            "the poller failed {FAILURES} times in a row, the last time with: {why}"
+        );
+        0
     }
 }
 
 /// Result of a poll.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PollOutcome {
     /// Events to deliver before the next poll.
     pub(crate) ready: usize,
     /// Events of user-defined sources, which the poller keeps.
     pub(crate) selected: usize,
-    /// The poller was replaced: user-defined sources have to be watched again.
-    pub(crate) renewed: bool,
-    /// Sources that a fresh poller, if one was needed, could not take over. They have to be closed.
-    pub(crate) lost: Vec<Token>,
 }

@@ -59,24 +59,6 @@ impl Selector {
         }
     }
 
-    /// Watches all sources with a fresh poller.
-    #[cold]
-    pub(crate) fn watch_all(&mut self, control: &mut dyn Control) {
-        for state in self.inbox().sources() {
-            let token = state.token.in_table();
-            let Some(slot) = self.slots.get_mut(token) else {
-                continue;
-            };
-            if slot.watched.is_none() {
-                continue;
-            }
-            let change = Change::Add(slot.watched);
-            if let Err(why) = slot.control(control, change) {
-                self.lose(token, why, control);
-            }
-        }
-    }
-
     /// Closes a source that the poller does not watch any more.
     fn lose(&mut self, token: Token, why: io::Error, control: &mut dyn Control) {
         let Some(slot) = self.slots.get_mut(token) else {

@@ -488,21 +488,6 @@ fn a_source_that_the_poller_refuses_is_dropped_with_the_reason() {
 }
 
 #[test]
-fn a_fresh_poller_watches_all_sources() {
-    let mut bench = bench();
-    let a = bench.listen("a", Does::Nothing);
-    let b = bench.listen("b", Does::Nothing);
-    b.set_interests(Interest::NONE).unwrap();
-    bench.round();
-    bench.poller.changes();
-    bench.selector.watch_all(&mut bench.poller);
-    assert_eq!(bench.poller.changes(), [(0, Change::Add(Interest::READ))]);
-    bench.poller.refusal = Some(io::ErrorKind::Other);
-    bench.selector.watch_all(&mut bench.poller);
-    assert!(a.is_closed() && !b.is_closed());
-}
-
-#[test]
 fn the_end_of_the_loop_closes_sources_and_refuses_updates() {
     let mut bench = bench();
     let a = bench.listen("a", Does::Task);

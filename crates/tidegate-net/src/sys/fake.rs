@@ -33,10 +33,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     batches: VecDeque<io::Result<Vec<Ready>>>,
-    registered: Vec<Token>,
     polls: Vec<Option<Duration>>,
-    renewals: usize,
-    adopted: Vec<Token>,
     refusal: Option<io::ErrorKind>,
     selected: Vec<Ready>,
     changes: Vec<(Token, Change)>,
@@ -62,12 +59,6 @@ impl FakeScript {
         self.inner.parker.unpark();
     }
 
-    /// Makes the next `polls` polls return at once without events, like a poller that spins.
-    pub(crate) fn spin(&self, polls: usize) {
-        let mut state = self.lock();
-        state.batches.extend((0..polls).map(|_| Ok(Vec::new())));
-    }
-
     /// Makes one poll fail with `why`.
     pub(crate) fn fail(&self, why: io::ErrorKind) {
         self.lock().batches.push_back(Err(why.into()));
@@ -79,27 +70,10 @@ impl FakeScript {
         self.lock().refusal = Some(why);
     }
 
-    /// Returns the tokens that were registered, oldest first, also if they were deregistered since.
-    /// After a renewal: the tokens that were moved or have been registered or adopted since.
-    pub(crate) fn registered(&self) -> Vec<Token> {
-        self.lock().registered.clone()
-    }
-
-    /// Returns the tokens that were passed to [`Poller::adopt`]: sources that were away from their
-    /// slots when the poller was replaced, and have come back.
-    pub(crate) fn adopted(&self) -> Vec<Token> {
-        self.lock().adopted.clone()
-    }
-
     /// Returns the changes at descriptors of user-defined sources since the last call, oldest
     /// first.
     pub(crate) fn changes(&self) -> Vec<(Token, Change)> {
         std::mem::take(&mut self.lock().changes)
-    }
-
-    /// Returns how often the poller was replaced.
-    pub(crate) fn renewals(&self) -> usize {
-        self.lock().renewals
     }
 
     /// Returns the timeouts of the polls since the last call, oldest first.
@@ -118,30 +92,12 @@ impl FakeScript {
 }
 
 impl Poller for FakePoller {
-    fn register(&mut self, _source: &mut dyn Source, token: Token) -> io::Result<()> {
-        let mut state = self.script.lock();
-        if let Some(why) = state.refusal.take() {
-            return Err(why.into());
-        }
-        state.registered.push(token);
-        Ok(())
+    fn register(&mut self, _source: &mut dyn Source, _token: Token) -> io::Result<()> {
+        let refusal = self.script.lock().refusal.take();
+        refusal.map_or(Ok(()), |why| Err(why.into()))
     }
 
     fn deregister(&mut self, _source: &mut dyn Source) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn renew(&mut self, sources: Vec<(Token, &mut dyn Source)>) -> io::Result<Vec<Token>> {
-        let mut state = self.script.lock();
-        state.renewals += 1;
-        state.registered = sources.iter().map(|(token, _)| *token).collect();
-        Ok(Vec::new())
-    }
-
-    fn adopt(&mut self, _source: &mut dyn Source, token: Token) -> io::Result<()> {
-        let mut state = self.script.lock();
-        state.adopted.push(token);
-        state.registered.push(token);
         Ok(())
     }
 

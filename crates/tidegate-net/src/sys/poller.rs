@@ -217,34 +217,6 @@ pub(crate) trait Poller: Send + 'static {
     /// Returns the events of user-defined sources since the last call, oldest first.
     fn take_selected(&mut self) -> Vec<Ready>;
 
-    /// Replaces the object of the operating system, which fails or spins, with a fresh one that
-    /// watches `sources`. Returns the tokens of the sources that could not be moved. The waker
-    /// stays valid. The old object is kept until [`forget`](Poller::forget), for sources that are
-    /// away: a roaming task has taken them out of their slots.
-    ///
-    /// # Errors
-    ///
-    /// The error of the operating system; then the old object is still in use. The default
-    /// implementation returns [`io::ErrorKind::Unsupported`].
-    fn renew(&mut self, sources: Vec<(Token, &mut dyn Source)>) -> io::Result<Vec<Token>> {
-        drop(sources);
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Watches a source that has come back. It was away when the poller was
-    /// [renewed](Poller::renew), so the old object still watched it.
-    ///
-    /// # Errors
-    ///
-    /// The error of the operating system.
-    fn adopt(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()> {
-        self.register(source, token)
-    }
-
-    /// Drops the old objects that a [renewal](Poller::renew) kept. Called when no source that was
-    /// away at that time is still away.
-    fn forget(&mut self) {}
-
     /// Returns the waker, which wakes the poller from any thread.
     fn waker(&self) -> Arc<dyn Sleeper>;
 }

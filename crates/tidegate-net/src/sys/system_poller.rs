@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use tidegate_core::internal::Sleeper;
@@ -25,8 +25,6 @@ const WAKE: Token = Token::from_bits(u64::MAX);
 /// A [`Poller`] that waits for the operating system.
 pub(crate) struct SystemPoller {
     selector: Selector,
-    /// Replaced ones, kept for sources that were away at that time.
-    old: Vec<Selector>,
     events: Events,
     /// Events of user-defined sources.
     selected: Vec<Ready>,
@@ -36,8 +34,7 @@ pub(crate) struct SystemPoller {
 /// Ends a wait. Each wake is a system call; the loop's doorbell makes sure that there is one per
 /// sleep.
 struct PollWaker {
-    /// Replaced together with the poller.
-    waker: RwLock<Waker>,
+    waker: Waker,
     wakes: AtomicU64,
     notified: AtomicBool,
 }
@@ -53,11 +50,10 @@ impl SystemPoller {
         let waker = Waker::new(&selector, WAKE)?;
         Ok(Self {
             selector,
-            old: Vec::new(),
             events: Events::with_capacity(BATCH),
             selected: Vec::new(),
             waker: Arc::new(PollWaker {
-                waker: RwLock::new(waker),
+                waker,
                 wakes: AtomicU64::new(0),
                 notified: AtomicBool::new(false),
             }),
@@ -72,36 +68,6 @@ impl Poller for SystemPoller {
 
     fn deregister(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.selector.remove(source)
-    }
-
-    fn renew(&mut self, sources: Vec<(Token, &mut dyn Source)>) -> io::Result<Vec<Token>> {
-        let selector = Selector::new()?;
-        let waker = Waker::new(&selector, WAKE)?;
-        let old = std::mem::replace(&mut self.selector, selector);
-        let mut lost = Vec::new();
-        for (token, source) in sources {
-            // The old one may be in any state; it is dropped later in any case.
-            let _ = old.remove(source);
-            if self.register(source, token).is_err() {
-                lost.push(token);
-            }
-        }
-        self.old.push(old);
-        *self.waker.write() = waker;
-        // A wake-up may have gone to the old waker a moment ago.
-        self.waker.ring();
-        Ok(lost)
-    }
-
-    fn adopt(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()> {
-        for old in &self.old {
-            let _ = old.remove(source);
-        }
-        self.register(source, token)
-    }
-
-    fn forget(&mut self) {
-        self.old.clear();
     }
 
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<usize> {
@@ -142,15 +108,7 @@ impl Poller for SystemPoller {
 impl PollWaker {
     fn ring(&self) {
         // A full eventfd has been written to: its reader wakes up all the same.
-        let _ = self
-            .waker
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .wake();
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Waker> {
-        self.waker.write().unwrap_or_else(PoisonError::into_inner)
+        let _ = self.waker.wake();
     }
 }
 
@@ -178,12 +136,9 @@ impl fmt::Debug for SystemPoller {
 
 #[cfg(test)]
 mod tests {
-    //! A poller of the operating system, and what happens when it is replaced.
-
-    use std::net::TcpStream;
+    //! A poller of the operating system.
 
     use super::*;
-    use crate::sys::{Adopted, TcpListener};
 
     #[test]
     fn a_poller_that_was_woken_returns_at_once() {
@@ -192,30 +147,5 @@ mod tests {
         let mut ready = Vec::new();
         poller.poll(&mut ready, None).unwrap();
         assert!(ready.is_empty());
-    }
-
-    #[test]
-    fn a_renewed_poller_still_reports_its_sockets_and_its_waker() {
-        let mut poller = SystemPoller::new().unwrap();
-        let waker = poller.waker();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut listener = TcpListener::adopt(listener).unwrap();
-        let token = Token::new(3, 1);
-        poller.register(&mut listener, token).unwrap();
-        let lost = poller.renew(vec![(token, &mut listener)]).unwrap();
-        assert!(lost.is_empty());
-        let mut ready = Vec::new();
-        poller.poll(&mut ready, None).unwrap();
-        assert!(
-            ready.is_empty(),
-            "it was woken, in case a wake-up went to the old waker"
-        );
-        waker.wake();
-        poller.poll(&mut ready, None).unwrap();
-        assert!(ready.is_empty());
-        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        poller.poll(&mut ready, None).unwrap();
-        assert_eq!(ready[0].token, token);
-        assert!(ready[0].readiness.is_readable());
     }
 }

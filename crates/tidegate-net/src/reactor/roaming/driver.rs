@@ -115,16 +115,10 @@ impl RoamingDriver {
         self.settle(polled);
     }
 
-    /// Closes the sources that a poll has lost, and tells the selector of the poll.
+    /// Passes the events of user-defined sources to the selector.
     fn settle(&mut self, polled: PollOutcome) {
-        if polled.renewed {
-            self.selector.watch_all(&mut self.reactor);
-        }
         if polled.selected > 0 || self.selector.expects_poll() {
             self.selector.polled(self.reactor.take_selected());
-        }
-        for token in polled.lost {
-            self.close_home(token);
         }
     }
 
@@ -229,13 +223,12 @@ impl RoamingDriver {
     }
 
     /// Puts a source back into its slot.
-    fn home(&mut self, mut traveller: Traveller, next: Next) {
+    fn home(&mut self, traveller: Traveller, next: Next) {
         self.away -= 1;
         let token = traveller.ready.token;
-        let adopted = self.reactor.adopt(token, traveller.source.as_deref_mut());
         match traveller.source {
             None => self.forget(token),
-            Some(source) if adopted && !self.closing => {
+            Some(source) if !self.closing => {
                 drop(self.reactor.put(token, source, next));
             }
             Some(source) => {

@@ -1,6 +1,5 @@
 //! The invariants of roaming sources, on a driver that only the test drives.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use tidegate_testkit::{Counter, DropCount, Log};
 
 use super::updates::RoamingSource;
 use super::*;
-use crate::reactor::{Batched, IoContext, IoSource, Next, RENEW_AFTER, SPINS};
-use crate::sys::{Adopted, FakePoller, FakeScript, Readiness, Ready, Source, TcpListener, Token};
+use crate::reactor::{Batched, IoContext, IoSource, Next};
+use crate::sys::{FakePoller, FakeScript, Readiness, Ready, Source, Token};
 
 /// A source that logs its events and returns what it was given in `next`.
 struct TestSource {
@@ -387,83 +386,6 @@ fn the_kind_of_a_task_is_that_of_its_source() {
         assert_eq!(task.blocking(), kind);
         task.run();
     }
-}
-
-/// A source with a socket.
-struct Socket(TcpListener);
-
-impl Batched for Socket {}
-
-impl IoSource for Socket {
-    fn ready(&mut self, _: Readiness, _: &mut IoContext) -> Next {
-        Next::Stay
-    }
-
-    fn io(&mut self) -> Option<&mut dyn Source> {
-        Some(&mut self.0)
-    }
-
-    fn close(&mut self, _: &mut IoContext) {}
-}
-
-impl Bench {
-    fn socket(&mut self) -> Token {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let listener = TcpListener::adopt(listener).unwrap();
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let make = move |token| -> RoamingSource {
-            sender.send(token).unwrap();
-            Box::new(Socket(listener))
-        };
-        let update = Update::Register(Box::new(make), Box::new(|made| made.unwrap()));
-        assert!(self.driver.roam().push(update).is_ok());
-        self.driver.poll();
-        self.one().run();
-        receiver.recv().unwrap()
-    }
-}
-
-#[test]
-fn a_fresh_poller_watches_present_sources_at_once_and_absent_ones_on_their_return() {
-    let mut bench = bench();
-    let (home, away) = (bench.socket(), bench.socket());
-    bench.none();
-    bench.deliver([reads(away)]);
-    let roaming_task = bench.one();
-    for _ in 0..RENEW_AFTER {
-        assert_eq!(bench.script.renewals(), 0);
-        bench.script.fail(io::ErrorKind::Other);
-        bench.driver.poll();
-    }
-    assert_eq!(bench.script.renewals(), 1);
-    assert_eq!(bench.script.registered(), [home]);
-    assert_eq!(bench.driver.watch().metrics().fresh_pollers, 1);
-    assert!(bench.driver.health().is_unhealthy(&Clock::system()));
-    elsewhere(roaming_task);
-    bench.driver.poll();
-    assert_eq!(bench.script.registered(), [home, away]);
-    assert_eq!(
-        bench.script.adopted(),
-        [away],
-        "once, and not the present source"
-    );
-    bench.deliver([reads(home), reads(away)]);
-    let (one, other) = (bench.one(), bench.one());
-    elsewhere(one);
-    elsewhere(other);
-    bench.driver.poll();
-    assert_eq!(bench.script.adopted(), [away]);
-}
-
-#[test]
-fn a_poller_that_spins_is_replaced_on_a_roaming_loop_too() {
-    let mut bench = bench();
-    bench.script.spin(SPINS as usize);
-    for _ in 0..SPINS {
-        assert_eq!(bench.script.renewals(), 0);
-        bench.driver.wait(&Clock::system(), None);
-    }
-    assert_eq!(bench.script.renewals(), 1);
 }
 
 #[test]
