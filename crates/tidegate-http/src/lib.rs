@@ -30,7 +30,6 @@ mod files;
 mod gathered;
 mod percent;
 mod pieces;
-mod pipeline;
 mod router;
 mod server;
 mod wakers;
@@ -41,7 +40,6 @@ pub use tidegate_net::FileRange;
 pub use self::asynchronous::serve_async;
 pub use self::codec::Method;
 pub use self::files::{Files, FilesBuilder, FilesError};
-pub use self::pipeline::{HttpCodec, RequestPart, ResponsePart};
 pub use self::router::{Router, RouterBuilder, RouterError};
 pub use self::server::{
     Body, BodyError, DeferredResponse, HttpMetrics, HttpServer, HttpServerBuilder, Limits, Request,

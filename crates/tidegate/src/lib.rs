@@ -518,9 +518,9 @@ pub mod metrics {
 pub mod http {
     #[doc(inline)]
     pub use tidegate_http::{
-        Body, BodyError, DeferredResponse, FileRange, Files, HttpCodec, HttpMetrics, HttpServer,
-        HttpServerBuilder, Limits, Method, Request, RequestPart, Response, ResponsePart,
-        ResponseStream, Router, Service, Switch, serve,
+        Body, BodyError, DeferredResponse, FileRange, Files, HttpMetrics, HttpServer,
+        HttpServerBuilder, Limits, Method, Request, Response, ResponseStream, Router, Service,
+        Switch, serve,
     };
 
     #[cfg(feature = "http-async")]

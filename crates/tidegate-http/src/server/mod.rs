@@ -48,9 +48,7 @@ pub(crate) mod tests;
 mod trouble;
 mod wire;
 
-pub(crate) use self::head_writer::{ReplyTo, Switches};
 pub(crate) use self::input::{Input, Received, take_data};
-pub(crate) use self::wire::Wire;
 
 #[cfg(feature = "async")]
 pub(crate) use self::part::ServiceFault;

@@ -62,9 +62,6 @@ pub enum EncodeError {
          `Upgrade`, or a `CONNECT` with a status 2xx, with handlers that fit each other"
     )]
     Switch,
-    /// A part of a response without a request, or before its head.
-    #[error("there is no request to which this part of a response belongs; write a head first")]
-    NoRequest,
     /// A head with more fields or bytes than a head can have.
     #[error("the head has too many fields or bytes; send fewer")]
     HeadTooLarge,
