@@ -60,20 +60,16 @@ pub(super) struct Live {
 }
 
 impl PropertyOwner for Live {
-    /// Reads the properties again if `name` is a property of a collapser.
-    fn changed(&self, sources: &Sources, name: &str) -> Result<Option<String>, ConfigError> {
-        let Some(rest) = name.strip_prefix(FAMILY) else {
-            return Ok(None);
-        };
+    /// Reads the properties again if `scope` includes this collapser.
+    fn changed(&self, sources: &Sources, scope: &str, property: &str) -> Result<(), ConfigError> {
+        if scope != "default" && scope != &*self.key {
+            return Ok(());
+        }
         let (config, refused) = self.configured.resolve(sources, &self.key, &self.now());
         *self.lock() = Arc::new(config);
         let mut refused = refused.into_iter();
-        if let Some(error) = refused.find(|error| name.ends_with(error.property())) {
-            return Err(error);
-        }
-        let mut scopes = ["default", &*self.key].into_iter();
-        let mine = scopes.find_map(|scope| rest.strip_prefix(scope)?.strip_prefix('.'));
-        Ok(mine.and_then(|property| self.why_hidden(sources, name, property)))
+        let its_own = refused.find(|error| error.property() == property);
+        its_own.map_or(Ok(()), Err)
     }
 }
 
@@ -109,21 +105,6 @@ impl Live {
 
     fn lock(&self) -> MutexGuard<'_, Arc<CollapserConfig>> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns why the value of a property is not in force, if it is not.
-    fn why_hidden(&self, sources: &Sources, name: &str, property: &str) -> Option<String> {
-        let property = PROPERTIES.iter().find(|one| one.name == property)?;
-        let mut wanted = CollapserConfig::default();
-        (property.set)(&mut wanted, sources.get(name)?.trim()).ok()?;
-        let key = &self.key;
-        let mine = format!("{FAMILY}{key}.{}", property.name);
-        let why = match sources.get(&mine) {
-            _ if (property.get)(&wanted) == (property.get)(&self.now()) => return None,
-            Some(value) => format!("`{mine}` says {value}"),
-            None => "the code says otherwise".to_owned(),
-        };
-        Some(format!("collapser `{key}` ({why})"))
     }
 }
 

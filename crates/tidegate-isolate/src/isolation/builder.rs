@@ -231,7 +231,7 @@ impl IsolationBuilder {
     }
 
     /// Sets the hook for problems that no caller handles: panics of plug-ins and listeners, and
-    /// settings without effect. It receives the key that the problem is about, and runs on a thread
+    /// pool sizes without effect. It receives the key that the problem is about, and runs on a thread
     /// of its own; see [`OnUnhandled`].
     pub fn on_unhandled(self, hook: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
         self.report_to(OnUnhandled::new(hook))

@@ -16,9 +16,10 @@ use tidegate_core::internal::{FastClock, try_briefly};
 
 use super::announcement::Announcement;
 use crate::bulkhead::{ConcurrencyStrategy, PoolConfig, ThreadBulkhead};
+use crate::config::CommandConfig;
 use crate::error::{ConfigError, contain};
 use crate::key::Key;
-use crate::properties::{CodeSettings, pool_difference};
+use crate::properties::{CodeSettings, difference};
 
 /// One pool: its bulkhead and its settings made in code. Shared by all commands that use its key.
 #[derive(Debug)]
@@ -54,13 +55,6 @@ impl RegisteredPool {
         is(&self.built) || is(&self.config())
     }
 
-    /// Returns the setting of another builder that differs from the one in force, and how it
-    /// differs.
-    fn difference(&self, config: &PoolConfig) -> (&'static str, String) {
-        let of = pool_difference(config, &self.config());
-        of.unwrap_or(("pool", "different".to_owned()))
-    }
-
     /// Returns the pool for one more command, or why that command cannot share it.
     fn share(
         self: &Arc<Self>,
@@ -78,7 +72,12 @@ impl RegisteredPool {
         }
         let reason = "a pool of this key exists with other settings; configure it through \
                       one of its commands, or name another pool";
-        let (property, value) = self.difference(config);
+        let whole = |pool| CommandConfig {
+            pool,
+            ..CommandConfig::default()
+        };
+        let differs = difference(&whole(config.clone()), &whole(self.config()));
+        let (property, value) = differs.unwrap_or(("pool", "different".to_owned()));
         Err(ConfigError::new(&**key, property, value, reason))
     }
 }

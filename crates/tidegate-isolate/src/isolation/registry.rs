@@ -25,7 +25,7 @@ use crate::error::ConfigError;
 use crate::key::Key;
 use crate::metrics::LatencyTotals;
 use crate::plugin::Plugins;
-use crate::properties::{CodeSettings, PREFIX, Settings, Sources};
+use crate::properties::{CodeSettings, PREFIX, Settings, Sources, difference};
 
 /// Owns the resources that commands share. Clones are handles to the same isolation. Its timer ends
 /// when the last handle and the last command are dropped.
@@ -320,7 +320,7 @@ impl Isolation {
             .announce(|| plugins.added(&key), || plugins.removed(&key));
         state.after_change();
         if sources.changes() != changes
-            && let Err(error) = state.refresh("")
+            && let Err(error) = state.read_again()
         {
             plugins.report(&error.to_string());
         }
@@ -385,7 +385,7 @@ fn agree(
         let value = format!("{} and was {}", text(pool), text(&known.named_pool));
         return differs("pool", value);
     }
-    match code_settings.difference(&known.built) {
+    match difference(&code_settings.config, &known.built.config) {
         Some((property, value)) => differs(property, value),
         None => Ok(()),
     }

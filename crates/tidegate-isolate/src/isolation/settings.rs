@@ -15,7 +15,7 @@ use crate::breaker::BreakerMode;
 use crate::bulkhead::{Bulkhead, Woken};
 use crate::config::CommandConfig;
 use crate::error::ConfigError;
-use crate::properties::{CodeSettings, Family, Property, Reading, Settings, merge};
+use crate::properties::{CodeSettings, Property, Reading, Settings, merge};
 
 impl State {
     /// Returns the settings in force. Pool settings come from the pool, because another of its
@@ -48,7 +48,7 @@ impl State {
         let base = self.code_settings().config;
         let mut changed = base.clone();
         change(&mut changed);
-        let (_, hidden) = self.update(|code_settings| {
+        self.update(|code_settings| {
             let mut config = code_settings.config.clone();
             merge(&base, &changed, &mut config);
             self.check_fixed(&code_settings.config, &config)?;
@@ -56,9 +56,6 @@ impl State {
             Ok(())
         })?;
         self.after_change();
-        for message in hidden {
-            self.plugins.report(&message);
-        }
         Ok(())
     }
 
@@ -82,8 +79,8 @@ impl State {
     }
 
     /// Runs the user code that a change of settings causes: calls the listeners of new pools, starts
-    /// the threads of a pool that has grown, wakes callers that received a permit, and reports settings without effect. Called with no lock
-    /// held.
+    /// the threads of a pool that has grown, wakes callers that received a
+    /// permit, and reports a pool size without effect. Called with no lock held.
     pub(crate) fn after_change(&self) {
         if let Some(pool) = self.threads.get() {
             let added = || self.plugins.pool_added(&self.pool);
@@ -114,32 +111,19 @@ impl State {
         self.alarms.run_aside(&self.aside, wake);
     }
 
-    /// Reads the properties again, because `name` has changed. Returns only an error of `name`
-    /// itself: invalid values of other properties were reported when those changed.
-    pub(crate) fn refresh(&self, name: &str) -> Result<(), ConfigError> {
-        let (refused, _) = self.update(|_| Ok(()))?;
+    /// Reads the properties again. Returns the invalid values of the sources.
+    pub(super) fn read_again(&self) -> Result<Vec<ConfigError>, ConfigError> {
+        let refused = self.update(|_| Ok(()))?;
         self.after_change();
-        let mut refused = refused.into_iter();
-        let its_own = refused.find(|error| name.ends_with(error.property()));
-        its_own.map_or(Ok(()), Err)
+        Ok(refused)
     }
 
-    /// If `value` of a property is not in force, returns the command or pool that it was meant for,
-    /// and the reason.
-    pub(crate) fn why_hidden(
-        &self,
-        (scope, property): (&str, &'static Property),
-        value: &str,
-    ) -> Option<String> {
-        if property.family == Family::Pool && self.threads.get().is_none() {
-            return None;
-        }
-        let keys = (&self.key, &self.pool);
-        let (code_settings, config) = (self.code_settings(), self.config());
-        let at = (scope, property);
-        let why = code_settings.why_hidden(&self.sources, keys, at, value, &config)?;
-        let (family, key) = (property.family.name(), property.family.key(keys));
-        Some(format!("{family} `{key}` ({why})"))
+    /// Reads the properties again, because `property` has changed. Returns only an error of this
+    /// property: invalid values of other properties were reported when those changed.
+    pub(super) fn refresh(&self, property: &Property) -> Result<(), ConfigError> {
+        let mut refused = self.read_again()?.into_iter();
+        let its_own = refused.find(|error| error.property() == property.name);
+        its_own.map_or(Ok(()), Err)
     }
 
     /// Returns the settings made in code. Pool settings are those of the pool's command that was
@@ -153,11 +137,11 @@ impl State {
     }
 
     /// Changes the settings made in code and reads the properties again. Returns the invalid values
-    /// of the sources, and descriptions of the changes in code that the sources override.
+    /// of the sources.
     fn update(
         &self,
         change: impl Fn(&mut CodeSettings) -> Result<(), ConfigError>,
-    ) -> Result<(Vec<ConfigError>, Vec<String>), ConfigError> {
+    ) -> Result<Vec<ConfigError>, ConfigError> {
         // Dropped with no lock held, if they are not used: they are user code.
         let mut pool_parts = PoolParts::NotAsked;
         loop {
@@ -173,7 +157,7 @@ impl State {
         &self,
         change: impl Fn(&mut CodeSettings) -> Result<(), ConfigError>,
         pool_parts: &mut PoolParts,
-    ) -> Result<(Vec<ConfigError>, Vec<String>), NoPool> {
+    ) -> Result<Vec<ConfigError>, NoPool> {
         let (mut code_settings, reading) = self.read_sources();
         // Pool settings made in code are stored in the pool, so that its commands change them one
         // at a time.
@@ -182,16 +166,13 @@ impl State {
         if let Some(of_pool) = &of_pool {
             next.take_pool(of_pool);
         }
-        let before = next.config.clone();
         change(&mut next)?;
-        let keys = (&self.key, &self.pool);
         let refused = self.apply(&next, &reading, pool_parts)?;
-        let hidden = next.hidden_changes(&before, &self.config(), keys);
         if let Some(of_pool) = &mut of_pool {
             **of_pool = next.of_pool();
         }
         *code_settings = next;
-        Ok((refused, hidden))
+        Ok(refused)
     }
 
     /// Reads the sources with no lock held, then locks the settings made in code. If a reading that

@@ -5,17 +5,15 @@
 //! property for all commands (`hystrix.command.default.x`), the default. A change is passed at once
 //! to the commands that it concerns. An invalid value is rejected with a reason, and the old value
 //! stays in force. An unknown name is rejected with the name that was probably meant. A change
-//! without effect, because another level or another source overrides it, is reported
-//! ([`IsolationBuilder::on_unhandled`](crate::IsolationBuilder::on_unhandled)).
+//! that another level or another source overrides has no effect: [`Settings`] has the origin of each
+//! value in force.
 //!
 //! `table` lists every property and how it is parsed and printed: a new property is a row there.
 //! `names` recognises them, `source` is the trait that a program implements, `in_memory` is a
 //! source of this crate, and `sources` combines all sources. `precedence` computes the settings in
 //! force, with the help of `draft`, and `settings` lists them with their origin. `merge` merges
-//! concurrent changes, and `difference` finds where two builders disagree. This module uses the
-//! settings of a command, and no command.
+//! concurrent changes. This module uses the settings of a command, and no command.
 
-mod difference;
 mod draft;
 mod in_memory;
 mod merge;
@@ -32,10 +30,10 @@ pub use self::names::PREFIX;
 pub use self::settings::{Origin, Setting, Settings};
 pub use self::source::{ChangeListener, PropertySource};
 
-pub(crate) use self::difference::pool_difference;
 pub(crate) use self::merge::merge;
-pub(crate) use self::names::{COLLAPSER, Named, PropertyScope, parse};
+pub(crate) use self::names::{COLLAPSER, Named, parse};
 pub(crate) use self::precedence::CodeSettings;
+pub(crate) use self::settings::difference;
 pub(crate) use self::sources::{PropertyOwner, Reading, Sources};
 pub(crate) use self::table::{Family, POOL, Property, boolean, millis, number};
 

@@ -1,6 +1,6 @@
 //! The names of properties: parses them, and suggests the nearest one for an unknown name.
 
-use super::table::{COMMAND, Family, POOL, Property, all};
+use super::table::{COMMAND, POOL, Property, all};
 use crate::error::ConfigError;
 
 /// The prefix of every name.
@@ -38,8 +38,8 @@ const KEYED: [&str; 3] = ["command", "threadpool", "collapser"];
 pub(crate) enum Named<'a> {
     /// A property of a command or a pool, with the key in its name; `default` stands for all keys.
     Setting(&'a str, &'static Property),
-    /// A property of a collapser.
-    Collapser,
+    /// A property of a collapser, with the key in its name.
+    Collapser(&'a str, &'static str),
     /// A property of Hystrix that has no use here.
     WithoutUse,
     /// A name that does not belong to Hystrix.
@@ -78,8 +78,12 @@ pub(crate) fn parse(name: &str) -> Result<Named<'_>, ConfigError> {
     if let Some((key, property)) = best {
         return Ok(Named::Setting(key, property));
     }
-    if family == "collapser" && COLLAPSER.iter().any(|one| key_of(rest, one).is_some()) {
-        return Ok(Named::Collapser);
+    if family == "collapser" {
+        for property in COLLAPSER {
+            if let Some(key) = key_of(rest, property) {
+                return Ok(Named::Collapser(key, property));
+            }
+        }
     }
     let is_without_use = |(of, property): &(&str, &str)| {
         let fits = match KEYED.contains(of) {
@@ -167,29 +171,6 @@ fn distance(a: &str, b: &str) -> usize {
     row[row.len() - 1]
 }
 
-/// The keys that a property concerns: all commands, one command, the commands of a pool, or none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PropertyScope<'a> {
-    All,
-    Command(&'a str),
-    Pool(&'a str),
-    Nothing,
-}
-
-impl<'a> Named<'a> {
-    /// Returns which commands must read the properties again.
-    pub(crate) fn concerns(self) -> PropertyScope<'a> {
-        match self {
-            Self::Setting("default", _) => PropertyScope::All,
-            Self::Setting(key, property) if property.family == Family::Command => {
-                PropertyScope::Command(key)
-            }
-            Self::Setting(key, _) => PropertyScope::Pool(key),
-            _ => PropertyScope::Nothing,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     //! Known names are recognised, and misspelt names are distinguished from foreign ones.
@@ -269,6 +250,9 @@ mod tests {
             assert!(matches!(parse(foreign), Ok(Named::Foreign)), "{foreign}");
         }
         let collapser = parse("hystrix.collapser.default.maxRequestsInBatch");
-        assert!(matches!(collapser, Ok(Named::Collapser)));
+        assert!(matches!(
+            collapser,
+            Ok(Named::Collapser("default", "maxRequestsInBatch"))
+        ));
     }
 }

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::difference::difference;
 use super::draft::Draft;
-use super::names::{PREFIX, full_name};
-use super::sources::{Reading, Sources};
+use super::names::full_name;
+use super::sources::Reading;
 use super::table::{Family, Keys, Property, STRATEGY, TIMEOUT, all};
 use crate::bulkhead::Bulkhead;
 use crate::config::CommandConfig;
@@ -95,11 +94,6 @@ impl CodeSettings {
         let pool = code_settings.properties.iter();
         self.properties
             .extend(pool.filter(|(family, _)| *family == Family::Pool));
-    }
-
-    /// Returns the setting that differs from the one of another builder, and how it differs.
-    pub(crate) fn difference(&self, other: &CodeSettings) -> Option<(&'static str, String)> {
-        difference(&self.config, &other.config)
     }
 
     /// Returns the settings in force: the settings made in code, combined with the properties.
@@ -219,61 +213,6 @@ impl CodeSettings {
             value(true).or_else(|| value(false)).is_some()
         })
     }
-
-    /// Returns why `value`, which a source has for a property in `scope`, is not in force in
-    /// `config`. Returns `None` if it is in force.
-    pub(crate) fn why_hidden(
-        &self,
-        sources: &Sources,
-        keys: Keys<'_>,
-        (scope, property): (&str, &'static Property),
-        value: &str,
-        config: &CommandConfig,
-    ) -> Option<String> {
-        let wanted = normal(property, value)?;
-        let in_force = (property.get)(config);
-        if wanted == in_force {
-            return None;
-        }
-        if property.per_key_only && scope == "default" {
-            return Some("it has no form for all commands".to_owned());
-        }
-        if property.is_fixed {
-            return Some("it was read when the key was built".to_owned());
-        }
-        let mine = full_name(property, property.family.key(keys));
-        Some(if scope == "default" && sources.get(&mine).is_some() {
-            format!("`{mine}` says {in_force}")
-        } else if scope == "default" && self.sets(property.family, property.name) {
-            format!("the code says {in_force}")
-        } else {
-            "another setting overrules it".to_owned()
-        })
-    }
-
-    /// Returns which settings that the code has just changed are not in force, and why.
-    pub(crate) fn hidden_changes(
-        &self,
-        before: &CommandConfig,
-        in_force: &CommandConfig,
-        keys: Keys<'_>,
-    ) -> Vec<String> {
-        let mut hidden = Vec::new();
-        for property in all() {
-            let value = (property.get)(&self.config);
-            let current = (property.get)(in_force);
-            if value == (property.get)(before) || value == current {
-                continue;
-            }
-            let key = property.family.key(keys);
-            let (family, name) = (property.family.name(), property.name);
-            hidden.push(format!(
-                "{family} `{key}`: {name} {value}: a property overrules the code; see \
-                 `{PREFIX}.{family}.{key}`"
-            ));
-        }
-        hidden
-    }
 }
 
 /// Keeps the settings that are fixed for the life of a key: a property that changes later affects
@@ -290,17 +229,6 @@ fn keep_fixed(config: &mut CommandConfig, old: &CommandConfig, key: &Key) -> Opt
     let value = moved.unwrap_or_else(|| "gone".to_owned());
     let property = "threadPoolKeyOverride";
     Some(ConfigError::new(key.as_str(), property, value, reason))
-}
-
-/// Returns a value in the form in which the table prints it; `None` if the value is invalid by
-/// itself.
-fn normal(property: &Property, value: &str) -> Option<String> {
-    let default = CommandConfig::default();
-    let timeout = default.timeout.unwrap_or_default();
-    let mut draft = Draft::new(default, timeout);
-    (property.set)(&mut draft, value.trim()).ok()?;
-    let config = draft.finish(&"default".into()).ok()?;
-    Some((property.get)(&config))
 }
 
 /// Returns the properties that an error about `name` may come from. First those of `family`, since

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::difference::{NamedValue, others, pool};
 use super::draft::Draft;
 use super::names::full_name;
 use super::precedence::CodeSettings;
 use super::sources::Reading;
 use super::table::{Family, Keys, Property, all};
+use crate::bulkhead::{Partitions, PoolConfig};
 use crate::config::CommandConfig;
 use crate::key::Key;
+use crate::rate::RateConfig;
 
 /// Every setting in force for a command and its pool, with its origin; see
 /// [`Command::settings`](crate::Command::settings). Prints one line for each.
@@ -92,11 +93,13 @@ impl fmt::Display for Origin {
 
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = match self.value.as_str() {
-            "" => "none",
-            value => value,
-        };
-        write!(f, "{} = {value} ({})", self.name, self.origin)
+        write!(
+            f,
+            "{} = {} ({})",
+            self.name,
+            words(&self.value),
+            self.origin
+        )
     }
 }
 
@@ -214,6 +217,33 @@ fn with_value(property: &Property, value: &str, config: &CommandConfig) -> Optio
     Some((property.get)(&config))
 }
 
+/// Returns the first setting in which two configurations differ, with both of its values.
+pub(crate) fn difference(
+    mine: &CommandConfig,
+    its: &CommandConfig,
+) -> Option<(&'static str, String)> {
+    let values = |config| {
+        let with_property = all().map(|property| (property.name, (property.get)(config)));
+        let code_only = pool(&config.pool).into_iter().chain(others(config));
+        with_property.chain(code_only).collect::<Vec<_>>()
+    };
+    let ((name, mine), (_, its)) = values(mine)
+        .into_iter()
+        .zip(values(its))
+        .find(|(mine, its)| mine != its)?;
+    Some((name, format!("{} and was {}", words(&mine), words(&its))))
+}
+
+fn words(value: &str) -> &str {
+    match value {
+        "" => "none",
+        value => value,
+    }
+}
+
+/// The name of a setting, and its value as text.
+type NamedValue = (&'static str, String);
+
 /// Returns a setting that only code can set.
 fn code_setting((name, value): NamedValue, default: &NamedValue) -> Setting {
     let origin = match value == default.1 {
@@ -226,4 +256,59 @@ fn code_setting((name, value): NamedValue, default: &NamedValue) -> Setting {
         value,
         origin,
     }
+}
+
+/// The settings of a pool that have no property.
+fn pool(config: &PoolConfig) -> Vec<NamedValue> {
+    vec![
+        ("growth", format!("{:?}", config.growth)),
+        ("discipline", format!("{:?}", config.discipline)),
+        ("partitions", partitions(config.partitions)),
+    ]
+}
+
+/// The settings of a command that have no property.
+fn others(config: &CommandConfig) -> Vec<NamedValue> {
+    let (permits, breaker) = (&config.permits, &config.breaker);
+    let adaptive = permits.adaptive.as_ref();
+    let adaptive = adaptive.map(|limit| {
+        let (algorithm, window) = (limit.algorithm, limit.window.is_some());
+        let (initial, min, max) = (limit.initial, limit.min, limit.max);
+        format!("{algorithm:?} from {initial}, {min} to {max}, gathered: {window}")
+    });
+    vec![
+        ("permits.max_wait", format!("{:?}", permits.max_wait)),
+        ("permits.max_waiting", permits.max_waiting.to_string()),
+        ("permits.discipline", format!("{:?}", permits.discipline)),
+        ("permits.partitions", partitions(permits.partitions)),
+        ("permits.adaptive", adaptive.unwrap_or_default()),
+        ("breaker.mode", format!("{:?}", breaker.mode)),
+        (
+            "breaker.count_rejections",
+            breaker.count_rejections.to_string(),
+        ),
+        ("breaker.slow_call", optional(breaker.slow_call)),
+        ("breaker.slow_percent", breaker.slow_percent.to_string()),
+        ("breaker.sleep_factor", breaker.sleep_factor.to_string()),
+        ("breaker.max_sleep", format!("{:?}", breaker.max_sleep)),
+        ("rate", config.rate.as_ref().map(rate).unwrap_or_default()),
+    ]
+}
+
+fn optional(time: Option<Duration>) -> String {
+    time.map(|time| format!("{time:?}")).unwrap_or_default()
+}
+
+fn partitions(shares: Partitions) -> String {
+    let Partitions {
+        normal,
+        high,
+        critical,
+    } = shares;
+    format!("normal {normal}, high {high}, critical {critical}")
+}
+
+fn rate(rate: &RateConfig) -> String {
+    let RateConfig { calls, per, burst } = rate;
+    format!("{calls} calls per {per:?}, {burst} at once")
 }

@@ -12,9 +12,9 @@ use crate::error::ConfigError;
 
 /// A part of an isolation that has properties of its own.
 pub(crate) trait PropertyOwner: Send + Sync {
-    /// Reads the properties again, if `name` is one of its own. Returns why the value is not in
-    /// force, if it is not.
-    fn changed(&self, sources: &Sources, name: &str) -> Result<Option<String>, ConfigError>;
+    /// Reads the properties again, because `property` has changed for the key `scope` or, if that
+    /// is `default`, for all keys.
+    fn changed(&self, sources: &Sources, scope: &str, property: &str) -> Result<(), ConfigError>;
 }
 
 /// Several sources combined into one: the first source that has a property wins.
@@ -54,24 +54,14 @@ impl Sources {
         all.push(concerned);
     }
 
-    /// Notifies all added owners. Returns, for each owner for which the value is not in force, the
-    /// reason.
-    pub(crate) fn notify_owners(&self, name: &str) -> Result<Vec<String>, ConfigError> {
+    /// Notifies all added owners. Returns the first error.
+    pub(crate) fn notify_owners(&self, scope: &str, property: &str) -> Result<(), ConfigError> {
         let all = lock(&self.concerned).clone();
-        let (mut hidden, mut failed) = (Vec::new(), None);
-        for one in all {
-            let Some(one) = one.upgrade() else { continue };
-            match one.changed(self, name) {
-                Ok(Some(why)) => hidden.push(why),
-                Ok(None) => {}
-                // All owners are notified; the first error counts.
-                Err(error) => failed = failed.or(Some(error)),
-            }
+        let mut result = Ok(());
+        for one in all.iter().filter_map(Weak::upgrade) {
+            result = result.and(one.changed(self, scope, property));
         }
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(hidden),
-        }
+        result
     }
 
     /// Checks the names that the sources list.
@@ -85,14 +75,6 @@ impl Sources {
             }
         }
         Ok(())
-    }
-
-    /// Returns the value that the source with this number has, and whether an earlier source
-    /// overrides it.
-    pub(crate) fn value_from(&self, source: usize, name: &str) -> Option<(String, bool)> {
-        let value = self.sources[source].get(name)?;
-        let mut earlier = self.sources[..source].iter();
-        Some((value, earlier.any(|one| one.get(name).is_some())))
     }
 
     pub(crate) fn accepts_unknown(&self, source: usize) -> bool {

@@ -486,38 +486,40 @@ fn the_window_of_the_breaker_has_properties() {
 }
 
 #[test]
-fn a_change_concerns_the_owners_that_its_name_selects() {
-    for (name, whom) in [
+fn a_name_selects_its_property_and_the_keys_that_it_concerns() {
+    for (name, family, scope) in [
         (
             "hystrix.command.default.fallback.enabled",
-            PropertyScope::All,
+            Family::Command,
+            "default",
         ),
         (
             "hystrix.command.prices.fallback.enabled",
-            PropertyScope::Command("prices"),
+            Family::Command,
+            "prices",
         ),
         (
             "hystrix.command.a.b.fallback.enabled",
-            PropertyScope::Command("a.b"),
+            Family::Command,
+            "a.b",
         ),
         (
             "hystrix.threadpool.catalog.coreSize",
-            PropertyScope::Pool("catalog"),
+            Family::Pool,
+            "catalog",
         ),
-        ("hystrix.threadpool.default.coreSize", PropertyScope::All),
         (
-            "hystrix.collapser.prices.maxRequestsInBatch",
-            PropertyScope::Nothing,
+            "hystrix.threadpool.default.coreSize",
+            Family::Pool,
+            "default",
         ),
-        ("spring.name", PropertyScope::Nothing),
     ] {
-        assert_eq!(parse(name).unwrap().concerns(), whom, "{name}");
+        let Named::Setting(key, property) = parse(name).unwrap() else {
+            panic!("{name} is a setting");
+        };
+        assert_eq!((key, property.family), (scope, family), "{name}");
+        assert!(name.ends_with(property.name));
     }
-    let threads = format!("hystrix.command.prices.{LIMIT}");
-    assert_eq!(
-        parse(&threads).unwrap().concerns(),
-        PropertyScope::Command("prices")
-    );
 }
 
 #[test]

@@ -32,7 +32,6 @@ mod fallbacks;
 mod first_callers;
 mod flow;
 mod handed_back;
-mod hidden_properties;
 mod hooks;
 mod interrupt;
 mod interrupt_edges;

@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    Cause, ChangeListener, Isolation, PermitConfig, Properties, PropertySource, Rejection,
+    Cause, ChangeListener, ConfigError, Isolation, PermitConfig, Properties, PropertySource,
+    Rejection,
 };
 use tidegate_testkit::Gate;
 
@@ -225,4 +226,59 @@ fn callers_that_wait_for_a_permit_are_woken_by_the_shutdown() {
         let late = pin!(a.run_async(|_| async { Ok(1) }));
         assert!(poll_once(late).is_ready());
     });
+}
+
+/// A source like a file: its contents are fixed, and it cannot reject a name.
+struct File {
+    name: &'static str,
+    accepts_unknown: bool,
+}
+
+impl PropertySource for File {
+    fn get(&self, name: &str) -> Option<String> {
+        (name == self.name).then(|| "5".to_owned())
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.name.to_owned()]
+    }
+
+    fn accepts_unknown(&self) -> bool {
+        self.accepts_unknown
+    }
+}
+
+#[test]
+fn a_misspelt_name_in_a_source_refuses_the_isolation() {
+    let build = |name, accepts_unknown| {
+        let source = File {
+            name,
+            accepts_unknown,
+        };
+        Isolation::builder().properties(source).build()
+    };
+    let wrong = "hystrix.threadpool.catalog.coresize";
+    let error: ConfigError = build(wrong, false).unwrap_err();
+    let meant = "did you mean `hystrix.threadpool.catalog.coreSize`?";
+    assert!(error.reason().starts_with(meant), "{error}");
+    assert!(build(wrong, true).is_ok());
+    assert!(build("spring.name", false).is_ok(), "another program's");
+    assert!(build("hystrix.threadpool.catalog.coreSize", false).is_ok());
+}
+
+#[test]
+fn a_misspelt_name_that_a_source_reports_later_is_an_error() {
+    let (properties, lenient) = (Properties::new(), Properties::new().accept_unknown());
+    let isolation = Isolation::builder().properties(properties.clone());
+    let _isolation = isolation.properties(lenient.clone()).build().unwrap();
+    let wrong = "hystrix.command.a.fallback.enable";
+    let error = properties.set(wrong, "false").unwrap_err();
+    assert!(
+        error
+            .reason()
+            .contains("`hystrix.command.a.fallback.enabled`"),
+        "{error}"
+    );
+    lenient.set(wrong, "false").unwrap();
+    lenient.set("spring.name", "x").unwrap();
 }
