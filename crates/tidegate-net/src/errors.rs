@@ -175,13 +175,6 @@ pub enum NetError {
         /// The highest number of updates that may wait.
         max: usize,
     },
-    /// The executor of a handler refuses its work.
-    ExecutorRefused {
-        /// The executor's name.
-        executor: String,
-        /// The reason.
-        why: String,
-    },
 }
 
 impl fmt::Display for NetError {
@@ -219,8 +212,7 @@ impl fmt::Display for NetError {
             | Self::SourceRefused { .. }
             | Self::SourcePanicked { .. }
             | Self::UpdatePanicked { .. }
-            | Self::TooManyUpdates { .. }
-            | Self::ExecutorRefused { .. } => self.fmt_use(f),
+            | Self::TooManyUpdates { .. } => self.fmt_use(f),
         }
     }
 }
@@ -374,10 +366,6 @@ impl NetError {
                 f,
                 "event loop `{event_loop}` has {max} updates to run and takes no more; wait \
                  for some of them, and look for one that blocks"
-            ),
-            Self::ExecutorRefused { executor, why } => write!(
-                f,
-                "the executor `{executor}` refuses the work of its handler: {why}"
             ),
             _ => f.write_str("another error"),
         }

@@ -54,9 +54,8 @@ pub trait Message: Send + 'static {
     ///
     /// # Threads
     ///
-    /// Runs on the thread that writes, or on the channel's loop, so it must not block. A message for a
-    /// [handler on another executor](crate::Handler::duplex_on) may be refused on that executor, or on
-    /// the thread that drops the executor's tasks. A panic is contained. The channel may be used here.
+    /// Runs on the thread that writes, or on the channel's loop, so it must not block. A panic is
+    /// contained. The channel may be used here.
     ///
     /// ```
     /// use tidegate_net::{EmbeddedChannel, Message};

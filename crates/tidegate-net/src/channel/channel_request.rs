@@ -1,5 +1,4 @@
-//! Requests to a channel from other threads: from its handles, and from handlers on other
-//! executors.
+//! Requests to a channel from other threads: from its handles and its loop.
 
 use std::any::Any;
 use std::io;
@@ -9,7 +8,7 @@ use bytes::Bytes;
 use tidegate_core::internal::discard;
 use tidegate_promise::{Failure, Promise};
 
-use super::event::{HandlerEvent, InEvent, OutOp};
+use super::event::{HandlerEvent, InEvent};
 use crate::errors::NetError;
 use crate::message::{Message, Msg};
 
@@ -43,15 +42,6 @@ pub(crate) enum ChannelRequest {
     HandlerEvent(u32, HandlerEvent),
     /// The timer of the handlers' deadlines has fired.
     CheckDeadlines,
-    /// A handler on another executor sets a deadline for this time of the loop's clock, or clears
-    /// it.
-    Deadline(u32, u8, Option<u64>),
-    /// A handler on another executor sets whether the channel allows half-closure.
-    HalfClosure(bool),
-    /// A handler on another executor sets whether the channel closes when the peer hangs up.
-    CloseOnHangUp(bool),
-    /// An action of a handler on another executor.
-    Stage(u32, RemoteAction),
     Inbound(Msg),
     /// Changes the handlers.
     PipelineChange(Box<dyn ChangeRequest>),
@@ -94,34 +84,15 @@ pub(crate) trait ChangeRequest: Any + Send {
     fn refuse(self: Box<Self>);
 }
 
-/// An action of a handler on another executor, on its way back to the channel.
-#[derive(Debug)]
-pub(crate) enum RemoteAction {
-    Read(Msg),
-    In(InEvent),
-    Write(Msg, Option<Promise<()>>),
-    Out(OutOp),
-    Flush(Promise<()>),
-    /// Few messages wait for the handler again: the channel may read.
-    Resume,
-    /// Writes of this counted size were taken out of the handler's inbox.
-    Taken(usize),
-    /// The handler was removed, and none of the messages posted to it is left. Carries how many
-    /// were posted.
-    Idle(u64),
-}
-
 /// Notifies the sender of a request that the channel is closed.
 pub(crate) fn refuse(request: ChannelRequest, cause: Option<&Failure>) {
     let closed = || Failure::new(NetError::Closed(cause.cloned()));
     // Messages, events and changes belong to the user, and their drop may panic.
     match request {
-        ChannelRequest::Write(msg, promise)
-        | ChannelRequest::Stage(_, RemoteAction::Write(msg, promise)) => {
+        ChannelRequest::Write(msg, promise) => {
             refuse_write(msg, promise, NetError::Closed(cause.cloned()));
         }
         ChannelRequest::Flush(Some(promise))
-        | ChannelRequest::Stage(_, RemoteAction::Flush(promise))
         | ChannelRequest::Register(_, promise)
         | ChannelRequest::ShutdownOutput(promise) => drop(promise.fail(closed())),
         ChannelRequest::HandOver(promise) => drop(promise.fail(closed())),

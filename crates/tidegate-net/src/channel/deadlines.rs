@@ -87,14 +87,10 @@ impl ChannelIo {
     pub(crate) fn set_handler_deadline(&mut self, handler: u32, key: u8, after: Duration) {
         let clock = self.shared.executor().clock();
         let now = self.lent.get_or_insert_default().coarse_nanos(clock);
-        self.set_deadline_at(handler, key, now.saturating_add(as_nanos(after)));
-    }
-
-    /// Like [`ChannelIo::set_handler_deadline`], for a time of the loop's clock.
-    pub(crate) fn set_deadline_at(&mut self, handler: u32, key: u8, at: u64) {
         if self.state.is_closed() {
             return;
         }
+        let at = now.saturating_add(as_nanos(after));
         let deadlines = &mut self.rare.get_or_insert_default().deadlines;
         deadlines.set(handler, key, at);
         if at < deadlines.check {

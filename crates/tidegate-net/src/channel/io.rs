@@ -182,13 +182,6 @@ impl ChannelIo {
         self.look_at_marks();
     }
 
-    /// Copies the state of the channel, for a handler on another executor.
-    pub(crate) fn mirror(&mut self) {
-        self.in_flight = self.shared.pending();
-        let writable = self.shared.is_writable();
-        self.state.flags.put(Flags::ABOVE_MARKS, !writable);
-    }
-
     /// Counts a write that is on its way through the handlers.
     pub(crate) fn leave_with(&mut self, msg: &Msg) {
         self.in_flight += msg.size() + ENTRY_OVERHEAD;

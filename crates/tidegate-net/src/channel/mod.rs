@@ -60,9 +60,7 @@ mod traced;
 mod transport;
 pub(crate) mod write_queue;
 
-pub(crate) use self::channel_request::{
-    ChangeRequest, ChannelRequest, RemoteAction, refuse, refuse_write,
-};
+pub(crate) use self::channel_request::{ChangeRequest, ChannelRequest, refuse_write};
 pub(crate) use self::core::ChannelCore;
 pub use self::datagram::Datagram;
 pub use self::event::{Deregistered, InputShutdown, Registered, UserEvent};
@@ -88,5 +86,5 @@ pub(crate) use self::start::{Connecting, Start};
 pub(crate) use self::state::Flags;
 pub use self::stream_room::StreamRoom;
 pub(crate) use self::test_transport::TestTransport;
-pub(crate) use self::timers::{TimedWork, replace_home};
+pub(crate) use self::timers::TimedWork;
 pub(crate) use self::transport::Transport;

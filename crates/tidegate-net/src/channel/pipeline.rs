@@ -5,7 +5,7 @@
 use tidegate_core::Blocking;
 use tidegate_promise::{Failure, Promise};
 
-use super::channel_request::{ChangeRequest, RemoteAction};
+use super::channel_request::ChangeRequest;
 use super::event::{HandlerEvent, InEvent, OutOp};
 use super::io::ChannelIo;
 use crate::message::Msg;
@@ -72,9 +72,6 @@ pub(crate) trait ChannelPipeline {
 
     /// Delivers an event to one handler alone.
     fn own(&mut self, id: u32, what: HandlerEvent);
-
-    /// Continues an action of a handler on another executor from the place of that handler.
-    fn back(&mut self, id: u32, back: RemoteAction);
 
     /// Changes the handlers.
     fn change(&mut self, request: Box<dyn ChangeRequest>);

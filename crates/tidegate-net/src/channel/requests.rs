@@ -90,7 +90,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             ChannelRequest::ReadThenFire(event, left, looked) => {
                 self.read_first(event, left, looked, io_context);
             }
-            ChannelRequest::Stage(id, back) => self.pipeline.back(id, back),
             ChannelRequest::HandlerEvent(id, what) => self.pipeline.own(id, what),
             ChannelRequest::CheckDeadlines => self.check_deadlines(io_context),
             ChannelRequest::Inbound(msg) if self.state().ends() => discard(msg),
@@ -106,10 +105,10 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                     self.close(Some(why), io_context);
                 }
             }
-            setting @ (ChannelRequest::UserWritable(..)
-            | ChannelRequest::Deadline(..)
-            | ChannelRequest::HalfClosure(_)
-            | ChannelRequest::CloseOnHangUp(_)) => self.handle_setting(setting),
+            ChannelRequest::UserWritable(flag, writable) => {
+                // A number that is not a flag changes nothing; the handle's docs say so.
+                let _ = self.pipeline.io_mut().set_user_writable(flag, writable);
+            }
         }
     }
 
@@ -155,30 +154,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 }
             }
             _ => self.pipeline.fire(event),
-        }
-    }
-
-    /// Handles a request that changes a setting. Every other request has been handled before.
-    fn handle_setting(&mut self, request: ChannelRequest) {
-        match request {
-            ChannelRequest::UserWritable(flag, writable) => {
-                // A number that is not a flag changes nothing; the handle's docs say so.
-                let _ = self.pipeline.io_mut().set_user_writable(flag, writable);
-            }
-            ChannelRequest::Deadline(handler, key, at) => {
-                let io = self.pipeline.io_mut();
-                match at {
-                    Some(at) => io.set_deadline_at(handler, key, at),
-                    None => io.clear_deadline(handler, key),
-                }
-            }
-            ChannelRequest::HalfClosure(yes) => {
-                self.state_mut().flags.put(Flags::HALF_CLOSURE, yes)
-            }
-            ChannelRequest::CloseOnHangUp(yes) => {
-                self.state_mut().flags.put(Flags::CLOSE_ON_HANG_UP, yes)
-            }
-            other => discard(other),
         }
     }
 

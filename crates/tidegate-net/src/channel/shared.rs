@@ -15,7 +15,7 @@ use tidegate_core::internal::{SignalBlock, discard_all};
 use tidegate_core::{Executor, Unhandled};
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_with_error};
 
-use super::channel_request::{ChannelRequest, RemoteAction, refuse};
+use super::channel_request::{ChannelRequest, refuse};
 use super::event::InEvent;
 use super::options::ChannelOptions;
 use super::server_connections::ServerConnections;
@@ -349,15 +349,12 @@ impl Shared {
                 drop(inner);
                 return Err(request);
             }
-            if let ChannelRequest::Write(msg, ..)
-            | ChannelRequest::Stage(_, RemoteAction::Write(msg, _)) = &request
-            {
+            if let ChannelRequest::Write(msg, ..) = &request {
                 let counts = msg.size() + ENTRY_OVERHEAD;
                 let pending = block.pending();
                 let full = pending + counts > block.cap();
                 let flags = block.flags.load(Ordering::Relaxed);
-                let refused = full || flags & flag::ENDS != 0;
-                if refused && matches!(request, ChannelRequest::Write(..)) {
+                if full || flags & flag::ENDS != 0 {
                     return Err(request);
                 }
                 excess = block.count_queued_write(counts);

@@ -125,11 +125,8 @@ impl Flags {
 
     // Reading and writing.
 
-    /// The channel reads on its own: the user wants it, no handler holds reads back, and no end was
-    /// requested.
+    /// The channel reads on its own: the user wants it, and no end was requested.
     pub(crate) const AUTO_READ: Self = Self(1 << 10);
-    /// The user wants the channel to read on its own.
-    pub(crate) const AUTO_READ_REQUESTED: Self = Self(1 << 11);
     /// A handler wants to be notified of the peer's end before the channel is closed for it.
     pub(crate) const REPORT_INPUT_END: Self = Self(1 << 12);
     /// The channel uses datagrams, not a stream of bytes.
@@ -225,8 +222,6 @@ pub(crate) struct State {
     pub(crate) input: Input,
     pub(crate) output: Output,
     pub(crate) end: RequestedEnd,
-    /// Number of handlers on other executors that hold reads back, since too much waits for them.
-    holds: u8,
     pub(crate) flags: Flags,
 }
 
@@ -241,7 +236,6 @@ impl State {
             input: Input::Open,
             output: Output::Open,
             end: RequestedEnd::None,
-            holds: 0,
             flags: Flags(0),
         };
         state.flags.put(Flags::HALF_CLOSURE, half_closure);
@@ -311,33 +305,11 @@ impl State {
 
     /// Sets whether the channel reads on its own or only on request.
     pub(crate) fn set_auto_read(&mut self, yes: bool) {
-        if self.flags.any(Flags::AUTO_READ_REQUESTED) && !yes {
+        if self.flags.any(Flags::AUTO_READ) && !yes {
             // Switching it off also cancels an earlier request for one read.
             self.flags.clear(Flags::READ);
         }
-        self.flags.put(Flags::AUTO_READ_REQUESTED, yes);
-        self.decide_auto_read();
-    }
-
-    /// Stops the channel from reading on its own until [`State::release_reads`], whatever the user
-    /// wants.
-    pub(crate) fn hold_reads(&mut self) {
-        // With more than 255 holds some are released early, which is better than never.
-        self.holds = self.holds.saturating_add(1);
-        self.decide_auto_read();
-    }
-
-    /// Ends a [`State::hold_reads`]. Returns `true` if the channel reads on its own from now on.
-    pub(crate) fn release_reads(&mut self) -> bool {
-        self.holds = self.holds.saturating_sub(1);
-        self.decide_auto_read();
-        self.flags.any(Flags::AUTO_READ)
-    }
-
-    fn decide_auto_read(&mut self) {
-        let requested = self.flags.any(Flags::AUTO_READ_REQUESTED);
-        let reads = requested && self.holds == 0 && !self.ends();
-        self.flags.put(Flags::AUTO_READ, reads);
+        self.flags.put(Flags::AUTO_READ, yes && !self.ends());
     }
 }
 

@@ -1,23 +1,11 @@
 //! Timers on the loop of a channel.
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use tidegate_loop::{CoarseTimer, EventLoop};
 use tidegate_promise::Completion;
 
 use super::shared::Shared;
-
-thread_local! {
-    /// The loop of the channel whose handler runs on this thread, for the timers of that handler.
-    static HOME: RefCell<Option<EventLoop>> = const { RefCell::new(None) };
-}
-
-/// Sets the loop of the channel whose handler runs on this thread, away from that loop. Returns the
-/// previous one.
-pub(crate) fn replace_home(home: Option<EventLoop>) -> Option<EventLoop> {
-    HOME.replace(home)
-}
 
 /// The work of a timer. Boxed, because a timer and its completion are compiled for each type.
 pub(crate) type TimedWork = Box<dyn FnOnce() + Send>;
@@ -31,10 +19,7 @@ pub(super) fn schedule(
 ) -> Option<Completion<()>> {
     match shared.roam() {
         Some(roam) => roam.timers()?.schedule(after, work).ok(),
-        None => {
-            let home = HOME.with_borrow(Clone::clone).or_else(EventLoop::current)?;
-            home.schedule(after, work).ok()
-        }
+        None => EventLoop::current()?.schedule(after, work).ok(),
     }
 }
 

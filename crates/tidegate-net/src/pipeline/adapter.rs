@@ -37,7 +37,7 @@ const fn wider(a: Blocking, b: Blocking) -> Blocking {
 }
 
 /// Returns the shape of a handler of inbound events.
-pub(crate) const fn inbound_shape<H: Inbound>(blocking: Blocking) -> Shape {
+const fn inbound_shape<H: Inbound>() -> Shape {
     assert!(
         !H::DUPLEX,
         "this handler handles what goes out as well: add it with `add_duplex` or `Handler::duplex`"
@@ -45,24 +45,14 @@ pub(crate) const fn inbound_shape<H: Inbound>(blocking: Blocking) -> Shape {
     Shape {
         inbound: Some(in_kinds::<H>()),
         outbound: None,
-        blocking,
-        type_name: type_name::<H>,
-    }
-}
-
-/// Returns the shape of a handler of both directions.
-pub(crate) const fn duplex_shape<H: Inbound + Outbound>(blocking: Blocking) -> Shape {
-    Shape {
-        inbound: Some(in_kinds::<H>()),
-        outbound: Some(out_kinds::<H>()),
-        blocking,
+        blocking: H::BLOCKING,
         type_name: type_name::<H>,
     }
 }
 
 impl<H: Inbound> Erased for In<H> {
     fn shape(&self) -> &'static Shape {
-        const { &inbound_shape::<H>(H::BLOCKING) }
+        const { &inbound_shape::<H>() }
     }
 
     fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>) {
@@ -119,7 +109,14 @@ impl<H: Outbound> Erased for Out<H> {
 
 impl<H: Inbound + Outbound> Erased for Both<H> {
     fn shape(&self) -> &'static Shape {
-        const { &duplex_shape::<H>(wider(<H as Inbound>::BLOCKING, <H as Outbound>::BLOCKING)) }
+        const {
+            &Shape {
+                inbound: Some(in_kinds::<H>()),
+                outbound: Some(out_kinds::<H>()),
+                blocking: wider(<H as Inbound>::BLOCKING, <H as Outbound>::BLOCKING),
+                type_name: type_name::<H>,
+            }
+        }
     }
 
     fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>) {

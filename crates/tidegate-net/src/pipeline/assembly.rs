@@ -6,15 +6,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tidegate_core::internal::contain;
-use tidegate_core::{Blocking, Executor};
 use tidegate_loop::{Pinned, Placement, Roaming};
 use tidegate_promise::Failure;
 
-use super::adapter::{Both, In, Out, duplex_shape, inbound_shape};
+use super::adapter::{Both, In, Out};
 use super::check::{Head, Name, PipelineError, check};
 use super::erased::{Checked, NewHandler};
 use super::handler::{Inbound, Outbound};
-use super::stage::Stage;
 
 /// A handler ready to be put into a pipeline.
 ///
@@ -44,46 +42,6 @@ impl Handler {
     /// Wraps a handler of both directions.
     pub fn duplex(handler: impl Inbound + Outbound + Send) -> Self {
         Self(NewHandler::Send(Box::new(Both(handler))))
-    }
-
-    /// Like [`Handler::inbound`], but the handler runs on `executor` instead of the channel's event
-    /// loop: one call at a time, in order, on any executor. It may block there. What it passes on
-    /// and writes goes back to the loop. The channel stops reading while too many messages wait for
-    /// the handler. If the executor refuses work, an error event with
-    /// [`NetError::ExecutorRefused`](crate::NetError) follows.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use tidegate_pool::WorkerPool;
-    /// use tidegate_net::Handler;
-    /// use tidegate_net::handlers::LineFrames;
-    ///
-    /// let pool = WorkerPool::builder("slow").core(1).build()?;
-    /// let lines = Handler::inbound_on(Arc::new(pool), LineFrames::max(1024));
-    /// # let _ = lines;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn inbound_on<H: Inbound + Send>(executor: Arc<dyn Executor>, handler: H) -> Self {
-        // The handler may block on its own executor; the stage on the event loop never does.
-        let shape = const { &inbound_shape::<H>(Blocking::Never) };
-        Self(NewHandler::Send(Box::new(Stage::new(
-            executor,
-            shape,
-            Box::new(In(handler)),
-        ))))
-    }
-
-    /// Like [`Handler::duplex`], but the handler runs on `executor`: see [`Handler::inbound_on`].
-    pub fn duplex_on<H: Inbound + Outbound + Send>(
-        executor: Arc<dyn Executor>,
-        handler: H,
-    ) -> Self {
-        let shape = const { &duplex_shape::<H>(Blocking::Never) };
-        Self(NewHandler::Send(Box::new(Stage::new(
-            executor,
-            shape,
-            Box::new(Both(handler)),
-        ))))
     }
 
     /// Like [`Handler::inbound`], for a handler that is not `Send`.

@@ -9,8 +9,7 @@ use super::erased::{Checked, Erased, HandlerStorage};
 use super::pipeline_state::{CurrentCall, HandlerEntry, PipelineState};
 use super::stack::Action;
 use crate::channel::{
-    ChangeRequest, ChannelIo, ChannelPipeline, Flags, HandlerEvent, InEvent, OutOp, RemoteAction,
-    mask,
+    ChangeRequest, ChannelIo, ChannelPipeline, Flags, HandlerEvent, InEvent, OutOp, mask,
 };
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -232,7 +231,7 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
 
     fn step_out(&mut self, at: u32, op: OutOp) {
         let next = self.next_out(at, op.bit());
-        if op == OutOp::CloseWhenFlushed && next.is_some() && !self.parts.is_on_other_executor() {
+        if op == OutOp::CloseWhenFlushed && next.is_some() {
             self.parts.io.set_deadline();
         }
         match next {
@@ -248,10 +247,6 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     fn step_flush(&mut self, at: u32, promise: Promise<()>) {
         if promise.is_cancelled() {
             return;
-        }
-        if self.parts.is_on_other_executor() {
-            // The first handler is the end of the separate chain.
-            return self.handlers[0].forward_flush(promise);
         }
         // Runs after everything that follows from the flush.
         self.parts.stack.push(Action::FlushMark { promise });
@@ -547,10 +542,6 @@ impl<E: ?Sized + HandlerStorage> ChannelPipeline for Pipeline<E> {
 
     fn end(&mut self) {
         self.take_all_out();
-    }
-
-    fn back(&mut self, id: u32, back: RemoteAction) {
-        self.handle_remote_action(id, back);
     }
 
     fn change(&mut self, request: Box<dyn ChangeRequest>) {

@@ -170,10 +170,6 @@ impl PipelineState {
         if self.io.state.is_closed() {
             return Err(PipelineError::Closed);
         }
-        if self.is_on_other_executor() {
-            let name = self.name(1).to_owned();
-            return Err(PipelineError::OnOtherExecutor { name });
-        }
         let mut what = change.what;
         let mut chain = match &self.planned {
             Some(chain) => chain.as_ref().clone(),

@@ -57,11 +57,6 @@ pub enum PipelineError {
         /// The handler's name.
         name: String,
     },
-    /// A handler on an executor of its own cannot change the chain through its context.
-    OnOtherExecutor {
-        /// The handler's name.
-        name: String,
-    },
     /// The channel is closed.
     Closed,
 }
@@ -92,11 +87,6 @@ impl fmt::Display for PipelineError {
                 f,
                 "`{name}` was made to stay on its thread, but the channels of a roaming loop \
                  travel; make it with `Handler::inbound`, `outbound` or `duplex`"
-            ),
-            Self::OnOtherExecutor { name } => write!(
-                f,
-                "`{name}` runs on an executor of its own, away from the pipeline; change the \
-                 pipeline with `Channel::change`"
             ),
             Self::Closed => f.write_str("the channel is closed, and its handlers are gone"),
         }

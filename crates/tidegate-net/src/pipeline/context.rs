@@ -12,8 +12,8 @@ use super::pipeline_state::PipelineState;
 use super::stack::Action;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{
-    Channel, ChannelOptions, ChannelRequest, Flags, InEvent, OutOp, PeerProgress, Shared,
-    UserEvent, mask, refuse_write, ring_timer,
+    Channel, ChannelOptions, Flags, InEvent, OutOp, PeerProgress, Shared, UserEvent, mask,
+    refuse_write, ring_timer,
 };
 use crate::errors::NetError;
 use crate::message::{AnyMessage, Kind, Msg};
@@ -75,10 +75,9 @@ impl HandlerContext<'_> {
     /// Closes the channel and resets its connection, as [`Channel::abort`] does, but at once: nothing
     /// that waits is sent any more, even if it was flushed before, and no other handler can send
     /// something first or hold the close back. For a message that must not reach the peer any more,
-    /// since it is sent elsewhere. A handler on another executor asks for it like [`Channel::abort`].
+    /// since it is sent elsewhere.
     pub fn abort(&mut self) {
         self.parts.io.request_abort();
-        self.post_to_channel(|| ChannelRequest::Abort);
     }
 
     /// Closes the channel once everything written so far is sent: see
@@ -127,7 +126,7 @@ impl HandlerContext<'_> {
     }
 
     /// Counts `bytes` that this handler keeps for later as pending, so that the water marks include
-    /// them. Not for a handler on an executor of its own.
+    /// them.
     ///
     /// # Errors
     ///
@@ -182,8 +181,7 @@ impl HandlerContext<'_> {
     /// that drops received bytes instead makes the loop allocate.
     ///
     /// Accepts any bytes, also a part whose start was [cut off](bytes::Buf::advance). Bytes that are
-    /// not the loop's memory, and bytes of which another part is in use, are only dropped. So are
-    /// all bytes on an executor other than the channel's event loop.
+    /// not the loop's memory, and bytes of which another part is in use, are only dropped.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -262,7 +260,6 @@ impl HandlerContext<'_> {
     /// ```
     pub fn set_half_closure(&mut self, yes: bool) {
         self.parts.io.state.flags.put(Flags::HALF_CLOSURE, yes);
-        self.post_to_channel(|| ChannelRequest::HalfClosure(yes));
     }
 
     /// Sets whether the channel closes as soon as the peer has closed its sending half, even while
@@ -275,7 +272,6 @@ impl HandlerContext<'_> {
     /// the system has no more room for them.
     pub fn set_close_on_hang_up(&mut self, yes: bool) {
         self.parts.io.state.flags.put(Flags::CLOSE_ON_HANG_UP, yes);
-        self.post_to_channel(|| ChannelRequest::CloseOnHangUp(yes));
     }
 
     /// Returns `true` if the channel stays open when the peer closes its sending half.
@@ -320,9 +316,7 @@ impl HandlerContext<'_> {
     ///
     /// [`NetError::InvalidFlag`] for any other number.
     pub fn set_user_writable(&mut self, flag: u8, writable: bool) -> Result<(), NetError> {
-        self.parts.io.set_user_writable(flag, writable)?;
-        self.post_to_channel(|| ChannelRequest::UserWritable(flag, writable));
-        Ok(())
+        self.parts.io.set_user_writable(flag, writable)
     }
 
     /// Returns `true` if the channel reads on its own.
@@ -339,7 +333,6 @@ impl HandlerContext<'_> {
     /// Sets whether the channel reads on its own or only on request.
     pub fn set_auto_read(&mut self, yes: bool) {
         self.parts.io.state.set_auto_read(yes);
-        self.post_to_channel(|| ChannelRequest::AutoRead(yes));
         if yes && self.parts.is_watched(self.at, mask::DEMAND) {
             self.out(OutOp::Read);
         }
@@ -400,8 +393,7 @@ impl HandlerContext<'_> {
     /// deadline to a later time only stores the time, and all deadlines of a channel share one
     /// coarse timer. A precise timer is [`HandlerContext::schedule`].
     ///
-    /// A deadline ends with its handler and with the channel. A handler on an executor of its own
-    /// may receive a deadline that it has just moved.
+    /// A deadline ends with its handler and with the channel.
     ///
     /// ```
     /// use std::time::Duration;
@@ -439,19 +431,13 @@ impl HandlerContext<'_> {
     /// ```
     pub fn deadline(&mut self, key: u8, after: Duration) {
         let handler = self.parts.id(self.at);
-        if self.parts.is_on_other_executor() {
-            let at = self.parts.io.shared.executor().clock().deadline(after);
-            self.post_to_channel(|| ChannelRequest::Deadline(handler, key, Some(at)));
-        } else {
-            self.parts.io.set_handler_deadline(handler, key, after);
-        }
+        self.parts.io.set_handler_deadline(handler, key, after);
     }
 
     /// Removes the deadline that this handler set with `key`, if there is one.
     pub fn clear_deadline(&mut self, key: u8) {
         let handler = self.parts.id(self.at);
         self.parts.io.clear_deadline(handler, key);
-        self.post_to_channel(|| ChannelRequest::Deadline(handler, key, None));
     }
 
     /// Reports an error that concerns the user of the program and that no handler has to handle, to
@@ -466,14 +452,6 @@ impl HandlerContext<'_> {
         let clock = self.parts.io.shared.executor().clock();
         let lent = self.parts.io.lent.as_ref();
         lent.map_or_else(|| clock.nanos(), |lent| lent.nanos(clock))
-    }
-
-    /// Forwards a request to the channel, if the handler runs on an executor of its own.
-    fn post_to_channel(&self, request: impl FnOnce() -> ChannelRequest) {
-        if self.parts.is_on_other_executor() {
-            // The request is refused only if the channel is closed, and is no longer needed then.
-            let _ = Shared::post(&self.parts.io.shared, request(), true);
-        }
     }
 
     pub(crate) fn skip_event(&mut self, event: u16) {

@@ -28,19 +28,6 @@ pub(crate) trait Erased {
     fn own(&mut self, what: HandlerEvent, ctx: HandlerContext<'_>);
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>);
     fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>);
-    /// Sends a flush with a promise to the channel. Only for the end of a separate chain.
-    fn forward_flush(&mut self, promise: Promise<()>) {
-        drop(promise);
-    }
-    /// Returns `true` if the handler keeps its place after its removal, until it reports that it is
-    /// idle.
-    fn lingers(&self) -> bool {
-        false
-    }
-    /// Returns `true` if nothing was posted to the handler after the first `posted` messages.
-    fn is_idle(&self, _posted: u64) -> bool {
-        true
-    }
 }
 
 /// How a pipeline stores its handlers: bound to their thread, or `Send`.
@@ -143,6 +130,6 @@ impl Drop for Ticket {
 
 impl fmt::Debug for StoredHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lodged")
+        f.write_str("StoredHandler")
     }
 }

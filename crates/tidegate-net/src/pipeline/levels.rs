@@ -6,8 +6,7 @@
 //! it is added. Each of these begins a level, which ends when everything that followed from it is
 //! done. The nesting depth of levels is bounded, which bounds the stack. The total number of levels
 //! is bounded too, which bounds the time. A chain that exceeds a bound is cut: its pending actions
-//! are dropped and its channel is closed. The chain of a handler on an executor of its own cannot
-//! loop, because its actions go back to the channel as requests.
+//! are dropped and its channel is closed.
 
 use tidegate_core::internal::contain;
 use tidegate_promise::Failure;

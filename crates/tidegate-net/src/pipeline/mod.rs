@@ -20,7 +20,6 @@
 //! * `neighbour`: writes of a handler to another channel of its loop.
 //! * `handler`, `adapter`: the traits that users implement, and how their methods are called.
 //! * `chain`: the pipeline; `head`, `levels` and `places` hold the rest of its methods.
-//! * `stage`: a handler on an executor of its own.
 //! * `assembly`, `change`: building a pipeline, and changing it.
 //!
 //! The pipeline uses the [`channel`](crate::channel), which is generic over the pipeline.
@@ -42,7 +41,6 @@ mod places;
 mod plan;
 mod shape;
 mod stack;
-mod stage;
 
 pub use self::assembly::{Handler, PipelineBuilder};
 pub(crate) use self::assembly::{Initialiser, assemble};

@@ -48,7 +48,6 @@ impl HandlerContext<'_> {
     pub fn neighbour<'a>(&'a self, channel: &'a Channel) -> Neighbour<'a> {
         Neighbour {
             channel,
-            on_loop: !self.parts.is_on_other_executor(),
             writable: Cell::new(None),
         }
     }
@@ -74,8 +73,6 @@ impl HandlerContext<'_> {
 /// after it, in their own order.
 pub struct Neighbour<'a> {
     channel: &'a Channel,
-    /// The handler runs on the thread of its event loop.
-    on_loop: bool,
     /// What the last operation has found, if it was direct.
     writable: Cell<Option<bool>>,
 }
@@ -87,7 +84,6 @@ impl<'a> Neighbour<'a> {
     pub fn of(channel: &'a Channel) -> Self {
         Self {
             channel,
-            on_loop: true,
             writable: Cell::new(None),
         }
     }
@@ -136,9 +132,6 @@ impl Neighbour<'_> {
 
     fn write_directly(&self, bytes: Option<Bytes>, flush: bool) -> Result<(), Option<Bytes>> {
         self.writable.set(None);
-        if !self.on_loop {
-            return Err(bytes);
-        }
         let writable = self.channel.shared().write_directly(bytes, flush)?;
         self.writable.set(Some(writable));
         Ok(())

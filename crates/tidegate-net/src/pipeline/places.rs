@@ -34,11 +34,11 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
         }
     }
 
-    /// Removes one handler immediately, even if it would linger.
+    /// Removes one handler immediately.
     pub(super) fn take_out(&mut self, id: u32) {
         self.remove(id);
         self.run();
-        // The handler is still there if it lingers or if the chain was cut during its removal.
+        // The handler is still there if the chain was cut during its removal.
         self.drop_handler(id);
     }
 
@@ -98,17 +98,14 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     }
 
     /// Begins the removal of a handler. From now on only `removed` is called, and only if `added`
-    /// was. A handler that lingers keeps receiving events until it is idle.
+    /// was.
     pub(super) fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
-        let lingers = self.handlers[at].lingers();
         let meta = &mut self.parts.metas[at];
         meta.name = Name::Borrowed("");
-        if !lingers {
-            meta.mask = 0;
-            self.parts.update_masks();
-            self.parts.stack.push(Action::Drop { id });
-        }
+        meta.mask = 0;
+        self.parts.update_masks();
+        self.parts.stack.push(Action::Drop { id });
         let what = HandlerEvent::Removed;
         self.parts.stack.push(Action::HandlerEvent { id, what });
     }

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_loop::EventLoop;
 use tidegate_net::handlers::{Rate, TrafficShaping};
 use tidegate_net::{
-    Channel, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing,
-    Outbound, OutboundContext,
+    Channel, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, Outbound,
+    OutboundContext,
 };
 use tidegate_promise::{Completion, WaitError};
 use tidegate_testkit::Log;
@@ -249,33 +248,6 @@ fn what_is_written_by_a_handle_after_a_close_fails_and_is_not_sent() {
         before.wait().unwrap();
         assert!(is_closed(after));
         assert_eq!(channel.sent(), "before");
-    }
-}
-
-#[test]
-fn writes_after_a_close_fail_for_a_handler_on_another_executor() {
-    for close in [
-        (|ctx| ctx.close()) as fn(&mut InboundContext<'_, Closes>),
-        |ctx| ctx.close_when_flushed(),
-    ] {
-        let (home, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
-        let writes = Log::new();
-        let closes = Closes {
-            close,
-            writes: writes.clone(),
-        };
-        let closes = Handler::inbound_on(home.executor(), closes);
-        let mut channel = EmbeddedChannel::new(|p| p.add_handler("closes", closes)).unwrap();
-        channel.receive("bye");
-        for _ in 0..4 {
-            manual_loop.run_until_idle();
-            channel.run();
-        }
-        assert!(!channel.is_open());
-        assert_eq!(channel.sent(), "bye");
-        let writes = writes.take();
-        assert_eq!(writes.len(), 2);
-        assert!(writes.into_iter().all(is_closed));
     }
 }
 

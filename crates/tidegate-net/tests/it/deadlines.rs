@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_loop::EventLoop;
 use tidegate_net::{
-    AnyMessage, EmbeddedChannel, Handler, Inbound, InboundContext, NetGroup, Nothing,
-    PipelineBuilder, PipelineChange,
+    AnyMessage, EmbeddedChannel, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder,
+    PipelineChange,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Log, Rng, model, short_or_long};
@@ -209,37 +208,6 @@ fn handlers_do_not_share_keys_and_a_removed_handler_receives_none() {
     removed.wait().unwrap();
     channel.advance(5 * SECOND);
     assert_eq!(log.take(), ["c 0"]);
-}
-
-#[test]
-fn a_handler_on_another_executor_has_deadlines_too() {
-    let log = Log::new();
-    let (apart, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
-    let sets = Sets {
-        name: "a",
-        log: log.clone(),
-    };
-    let handler = Handler::inbound_on(apart.executor(), sets);
-    let mut channel = EmbeddedChannel::new(|p| p.add_handler("sets", handler)).unwrap();
-    let mut run = |channel: &mut EmbeddedChannel| {
-        for _ in 0..4 {
-            manual_loop.run_until_idle();
-            channel.run();
-        }
-    };
-    for set in ["03", "11", "22", "2-"] {
-        channel.receive(set);
-    }
-    run(&mut channel);
-    channel.advance(2 * SECOND);
-    run(&mut channel);
-    assert_eq!(log.take(), ["a 1"]);
-    channel.advance(2 * SECOND);
-    channel.close();
-    run(&mut channel);
-    channel.advance(9 * SECOND);
-    run(&mut channel);
-    assert!(log.take().len() <= 1);
 }
 
 #[test]

@@ -12,7 +12,6 @@ use tidegate_net::{
     AnyMessage, ChannelOptions, EmbeddedChannel, Handler, HandlerContext, Inbound, InboundContext,
     NetError, Nothing, Outbound, OutboundContext, PipelineChange, Server, UserEvent, WaterMarks,
 };
-use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
 use tidegate_testkit::{Counter, Log};
 
@@ -337,29 +336,6 @@ fn on_a_roaming_loop_others_are_served_whatever_a_handler_does() {
         assert_eq!(round_trip(&mut other, b"after"), b"after", "{then:?}");
         let quiet = Quiet::none(Duration::from_secs(60));
         group.shutdown(quiet).wait().unwrap();
-    }
-}
-
-#[test]
-fn others_are_served_whatever_a_handler_on_an_executor_of_its_own_does() {
-    for then in EVERY_END {
-        let pool = Arc::new(WorkerPool::builder("own").core(1).build().unwrap());
-        let group = group(1);
-        let echo = serve(&group, |p| p.add("echo", Echo));
-        let handler = Everything::new(then);
-        let own = handler.clone();
-        let executor = Arc::clone(&pool);
-        let server = serve(&group, move |p| {
-            let executor = Arc::clone(&executor);
-            p.add_handler("own", Handler::duplex_on(executor, own.clone()))
-        });
-        let mut other = dial(&echo);
-        assert_eq!(round_trip(&mut other, b"before"), b"before");
-        let mut peer = dial(&server);
-        handler.arm();
-        peer.write_all(b"x").unwrap();
-        let _ = peer.read_to_end(&mut Vec::new());
-        assert_eq!(round_trip(&mut other, b"after"), b"after", "{then:?}");
     }
 }
 

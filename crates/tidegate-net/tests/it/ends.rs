@@ -3,14 +3,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::{ManualClock, Task};
 use tidegate_loop::{EventLoop, Placement, Quiet};
 use tidegate_net::{
-    Client, DrainReport, Draining, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
+    Client, DrainReport, Draining, Inbound, InboundContext, NetGroup, Nothing, Outbound,
     OutboundContext, Server, UserEvent,
 };
 use tidegate_pool::WorkerPool;
@@ -220,17 +219,15 @@ fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
     assert!(unhandled.is_empty(), "the caller received the error");
 }
 
-/// Does not pass a close on, and blocks in each read.
-struct Holds(Gate);
+/// Does not pass a close on.
+struct Holds;
 
 impl Inbound for Holds {
     type In = Bytes;
     type Out = Nothing;
     type Write = Nothing;
 
-    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
-        self.0.wait();
-    }
+    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
 }
 
 impl Outbound for Holds {
@@ -249,15 +246,11 @@ fn a_drain_cuts_connections_whose_handlers_hold_the_close_back() {
     let clock = ManualClock::new();
     let loops = NetGroup::builder("io").loops(1).clock(&clock);
     let group = loops.build().unwrap();
-    let workers = WorkerPool::builder("workers").core(1).build().unwrap();
-    let gate = Gate::new();
-    let own = gate.clone();
     let log = Log::new();
     let gives = log.clone();
     let server = serve(&group, move |p| {
-        let busy = Handler::duplex_on(Arc::new(workers.clone()), Holds(own.clone()));
         p.add("gives", LogChannel(gives.clone()))
-            .add_handler("busy", busy)
+            .add_duplex("holds", Holds)
     });
     let mut busy = dial(&server);
     busy.write_all(b"waits").unwrap();
@@ -270,7 +263,6 @@ fn a_drain_cuts_connections_whose_handlers_hold_the_close_back() {
         (1, 0)
     );
     let _ = busy.read(&mut [0; 8]);
-    gate.open();
 }
 
 #[test]

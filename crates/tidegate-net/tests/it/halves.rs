@@ -4,11 +4,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
 
 use bytes::Bytes;
-use tidegate_loop::EventLoop;
 use tidegate_net::handlers::FlushConsolidation;
 use tidegate_net::{
-    Channel, ChannelOptions, Client, EmbeddedChannel, Handler, Inbound, InboundContext,
-    InputShutdown, NetError, Nothing, UserEvent,
+    Channel, ChannelOptions, Client, EmbeddedChannel, Inbound, InboundContext, InputShutdown,
+    NetError, Nothing, UserEvent,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
@@ -257,25 +256,6 @@ fn a_handler_can_disable_half_closure_again() {
     let mut other = EmbeddedChannel::new(|p| p.add("sums", Sums::default())).unwrap();
     other.end_input();
     assert_eq!(other.sent(), "0", "the channels do not share it");
-}
-
-#[test]
-fn a_handler_on_another_executor_enables_half_closure_too() {
-    let (apart, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
-    let sums = Handler::inbound_on(apart.executor(), Sums::default());
-    let mut channel = EmbeddedChannel::new(|p| p.add_handler("sums", sums)).unwrap();
-    let mut run = |channel: &mut EmbeddedChannel| {
-        for _ in 0..4 {
-            manual_loop.run_until_idle();
-            channel.run();
-        }
-    };
-    run(&mut channel);
-    channel.receive("four");
-    channel.end_input();
-    run(&mut channel);
-    assert_eq!(channel.sent(), "4");
-    assert!(!channel.is_open());
 }
 
 #[test]

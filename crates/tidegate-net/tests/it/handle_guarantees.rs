@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_loop::EventLoop;
 use tidegate_net::handlers::{Rate, TrafficShaping};
 use tidegate_net::{
-    Channel, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing,
+    Channel, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing,
     PipelineBuilder, WaterMarks,
 };
 use tidegate_promise::Completion;
 use tidegate_testkit::Log;
-
-use crate::pass::Pass;
 
 /// Checks that `close_when_flushed` ends in time, although a handler holds it back together with
 /// earlier writes.
@@ -46,13 +43,6 @@ fn a_graceful_close_has_its_deadline_while_a_handler_shapes_earlier_writes() {
         let slow = Rate::bytes_per_second(1);
         p.add_duplex("traffic", TrafficShaping::new(None, Some(slow)))
     });
-}
-
-#[test]
-fn a_graceful_close_has_its_deadline_while_a_handler_on_another_executor_is_busy() {
-    let (home, _manual_loop) = EventLoop::builder("busy").build_manual().unwrap();
-    let busy = Handler::duplex_on(home.executor(), Pass);
-    ends_in_time(|p| p.add_handler("busy", busy));
 }
 
 #[cfg(feature = "tls")]

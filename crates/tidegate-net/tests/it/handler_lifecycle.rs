@@ -1,9 +1,8 @@
 //! The life cycle of a handler: `added` first, `removed` last, each once.
 
 use bytes::Bytes;
-use tidegate_loop::EventLoop;
 use tidegate_net::{
-    AnyMessage, EmbeddedChannel, Handler, Inbound, InboundContext, Outbound, OutboundContext,
+    AnyMessage, EmbeddedChannel, Inbound, InboundContext, Outbound, OutboundContext,
     PipelineChange, UserEvent,
 };
 use tidegate_promise::Failure;
@@ -136,54 +135,6 @@ fn a_handler_that_panics_when_it_is_added_is_removed_and_the_others_are_added_fi
     assert!(received[3].starts_with("b error") && received[3].contains("not today"));
     assert_eq!(received[4..], ["b active"]);
     assert_eq!(channel.names(), ["b"]);
-}
-
-#[test]
-fn on_its_own_executor_a_handler_receives_no_event_before_it_was_added() {
-    let log = Log::new();
-    let (home, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
-    let fires = notes("a", &log).then(|ctx| ctx.fire_event(UserEvent::new("early")));
-    let apart = Handler::duplex_on(home.executor(), notes("b", &log));
-    let mut channel =
-        EmbeddedChannel::new(|p| p.add_duplex("a", fires).add_handler("b", apart)).unwrap();
-    channel.close();
-    for _ in 0..4 {
-        manual_loop.run_until_idle();
-        channel.run();
-    }
-    let of_b: Vec<_> = log
-        .take()
-        .into_iter()
-        .filter(|lines| lines.starts_with('b'))
-        .collect();
-    assert_eq!(of_b, ["b added", "b event", "b active", "b removed"]);
-}
-
-#[test]
-fn on_its_own_executor_a_handler_can_still_write_when_it_is_removed() {
-    struct SaysBye;
-    impl Inbound for SaysBye {
-        type In = Bytes;
-        type Out = Bytes;
-        type Write = Bytes;
-        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-            ctx.fire_read(bytes);
-        }
-        fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
-            ctx.write("bye");
-            ctx.flush();
-        }
-    }
-    let (home, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
-    let apart = Handler::inbound_on(home.executor(), SaysBye);
-    let mut channel = EmbeddedChannel::new(|p| p.add_handler("bye", apart)).unwrap();
-    drop(channel.channel().change(|| PipelineChange::remove("bye")));
-    for _ in 0..4 {
-        manual_loop.run_until_idle();
-        channel.run();
-    }
-    assert_eq!(channel.sent(), "bye");
-    assert!(channel.names().is_empty());
 }
 
 #[test]

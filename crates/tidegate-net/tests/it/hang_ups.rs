@@ -5,8 +5,7 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_loop::EventLoop;
-use tidegate_net::{EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, PipelineBuilder};
+use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineBuilder};
 use tidegate_testkit::Log;
 
 use crate::{dial, group, serve};
@@ -102,28 +101,6 @@ fn the_rest_before_a_close_is_sent_to_a_peer_that_hangs_up() {
     channel.set_room(None);
     assert_eq!(channel.sent(), "the rest");
     assert!(!channel.is_open());
-}
-
-#[test]
-fn a_handler_on_another_executor_can_request_it() {
-    let log = Log::new();
-    let (apart, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
-    let handler = Handler::inbound_on(apart.executor(), ReadsOnce::new(&log));
-    let mut channel = EmbeddedChannel::new(|p| p.add_handler("once", handler)).unwrap();
-    let mut run = |channel: &mut EmbeddedChannel| {
-        for _ in 0..4 {
-            manual_loop.run_until_idle();
-            channel.run();
-        }
-    };
-    run(&mut channel);
-    channel.receive("first");
-    run(&mut channel);
-    assert!(channel.is_open());
-    channel.end_input();
-    run(&mut channel);
-    assert!(!channel.is_open());
-    assert_eq!(log.take(), ["first", "closed"]);
 }
 
 #[test]

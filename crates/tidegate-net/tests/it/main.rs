@@ -21,7 +21,6 @@ mod dump;
 mod echo;
 mod endless;
 mod ends;
-mod executor_refusals;
 mod faults;
 mod files;
 mod framing;
@@ -41,7 +40,6 @@ mod memory;
 mod model;
 mod named;
 mod neighbours;
-mod other_executor;
 mod output;
 mod pass;
 #[cfg(unix)]

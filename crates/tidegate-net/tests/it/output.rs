@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_loop::EventLoop;
 use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing, Outbound,
+    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, Outbound,
     OutboundContext, PipelineBuilder, WaterMarks,
 };
 use tidegate_promise::Failure;
@@ -251,27 +250,6 @@ fn a_closed_channel_takes_no_output_and_leaves_none_behind() {
     channel.close();
     assert_eq!(channel.sent(), "un");
     assert_eq!(channel.channel().pending_bytes(), 0);
-}
-
-#[test]
-fn a_handler_on_another_executor_has_an_output_too() {
-    let (apart, mut manual_loop) = EventLoop::builder("apart").build_manual().unwrap();
-    let back = |bytes: &Bytes, ctx: &mut InboundContext<'_, Does>| {
-        ctx.output().extend_from_slice(bytes);
-        ctx.fire_read(bytes.clone());
-        ctx.output().extend_from_slice(b"!");
-    };
-    let handler = Handler::inbound_on(apart.executor(), Does(back));
-    let mut channel =
-        EmbeddedChannel::new(|p| p.add_handler("apart", handler).add("next", Brackets)).unwrap();
-    for _ in 0..2 {
-        channel.receive("there");
-        for _ in 0..4 {
-            manual_loop.run_until_idle();
-            channel.run();
-        }
-        assert_eq!(channel.sent(), "there<there>!");
-    }
 }
 
 /// Returns the byte as two digits.

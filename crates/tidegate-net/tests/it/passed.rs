@@ -1,7 +1,6 @@
 //! Messages to the channels of an event loop, in any mix: from handlers, tasks, timers, listeners and
 //! drops on that loop, which take them there without the mailbox, and from other threads. Each one
-//! reaches its handler or is refused, once, and in the order of its sender. The handler runs on the
-//! loop of its channel or on another one.
+//! reaches its handler or is refused, once, and in the order of its sender.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -15,8 +14,8 @@ use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_loop::{EventLoop, Quiet};
 use tidegate_net::{
-    Channel, ChannelOptions, Client, Handler, Inbound, InboundContext, Message, Neighbour,
-    NetGroup, Nothing, Outbound, OutboundContext, WaterMarks,
+    Channel, ChannelOptions, Client, Inbound, InboundContext, Message, Neighbour, NetGroup,
+    Nothing, Outbound, OutboundContext, WaterMarks,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::{Log, Rng, explode, model, short_or_long, until};
@@ -289,23 +288,6 @@ impl Drop for Node {
     }
 }
 
-/// Takes the errors of writes that are refused before they reach a handler on another loop.
-struct Errors(Arc<World>);
-
-impl Inbound for Errors {
-    type In = Nothing;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, nothing: Nothing, _: &mut InboundContext<'_, Self>) {
-        match nothing {}
-    }
-
-    fn error(&mut self, _: Failure, _: &mut InboundContext<'_, Self>) {
-        self.0.send();
-    }
-}
-
 /// The groups, the peers and the clock of a run.
 struct Run {
     world: Arc<World>,
@@ -315,8 +297,8 @@ struct Run {
 }
 
 impl Run {
-    /// Begins a run. With `apart`, the handlers run on the other loop.
-    fn new(apart: bool, rng: &mut Rng) -> Self {
+    /// Begins a run.
+    fn new(rng: &mut Rng) -> Self {
         let clock = ManualClock::new();
         let group = |name: &str| {
             let group = NetGroup::builder(name).loops(1).clock(&clock);
@@ -350,13 +332,7 @@ impl Run {
             .pipeline(move |p| {
                 let (world, last) = (Arc::clone(&own), HashMap::new());
                 let node = Node { world, last };
-                if apart {
-                    let node = Handler::duplex_on(own.away.executor(), node);
-                    p.add_handler("node", node)
-                        .add("errors", Errors(Arc::clone(&own)))
-                } else {
-                    p.add_duplex("node", node)
-                }
+                p.add_duplex("node", node)
             })
             .build();
         let (mut channels, mut peers) = (Vec::new(), Vec::new());
@@ -427,9 +403,10 @@ impl Run {
 }
 
 /// Sends messages that end no channel.
-fn each_is_handled(apart: bool) {
+#[test]
+fn each_message_is_handled_once_in_the_order_of_its_thread() {
     model(0..short_or_long(20, 2_000), |rng| {
-        let mut run = Run::new(apart, rng);
+        let mut run = Run::new(rng);
         for _ in 0..3 {
             run.storm(300, rng);
             run.rest("every message was handled or refused");
@@ -443,21 +420,11 @@ fn each_is_handled(apart: bool) {
     });
 }
 
+/// Sends messages, some of which end channels, and ends the loop of the channels.
 #[test]
-fn each_message_is_handled_once_in_the_order_of_its_thread() {
-    each_is_handled(false);
-}
-
-#[test]
-fn each_message_reaches_its_handler_on_another_loop_once_in_order() {
-    each_is_handled(true);
-}
-
-/// Sends messages, some of which end channels, and ends the loop of the channels. `away` says whether
-/// the other loop ends, too.
-fn each_has_one_end(apart: bool, away: impl Fn(&mut Rng) -> bool) {
+fn messages_and_ends_meet_at_random_points() {
     model(0..short_or_long(40, 4_000), |rng| {
-        let mut run = Run::new(apart, rng);
+        let mut run = Run::new(rng);
         run.storm(100, rng);
         run.world.ends.store(true, Ordering::Relaxed);
         run.storm(300, rng);
@@ -465,30 +432,17 @@ fn each_has_one_end(apart: bool, away: impl Fn(&mut Rng) -> bool) {
             run.rest("every message has ended before the loop");
         }
         let quiet = Quiet::none(Duration::from_secs(60));
-        let mut ends = vec![run.groups[0].shutdown(quiet)];
+        let end = run.groups[0].shutdown(quiet);
         if rng.chance(0.5) {
             run.storm(20, rng);
         }
-        if away(rng) {
-            ends.push(run.groups[1].shutdown(quiet));
-        }
-        until("the loops have ended", || {
+        until("the loop has ended", || {
             run.clock.advance(Duration::from_secs(1));
-            ends.iter().all(|end| end.is_done())
+            end.is_done()
         });
         run.rest("every message has ended");
         let all = run.world.channels.get().unwrap().clone();
         run.wait_for("every promise has ended", World::is_answered);
         assert!(all.iter().all(|one| one.pending_bytes() == 0));
     });
-}
-
-#[test]
-fn messages_and_ends_meet_at_random_points() {
-    each_has_one_end(false, |_| false);
-}
-
-#[test]
-fn messages_to_handlers_on_another_loop_meet_ends_at_random_points() {
-    each_has_one_end(true, |rng| rng.chance(0.5));
 }

@@ -1,13 +1,10 @@
 //! The same methods for writing on a handle and on both contexts, with the same guards.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use tidegate_net::{
-    Channel, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Outbound,
+    Channel, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Outbound,
     OutboundContext,
 };
-use tidegate_pool::ImmediateExecutor;
 use tidegate_promise::{Completion, Failure};
 use tidegate_testkit::Log;
 
@@ -342,30 +339,6 @@ fn a_flush_of_a_context_that_is_cancelled_in_time_does_nothing() {
 }
 
 #[test]
-fn a_flush_of_a_handler_on_its_own_executor_completes_and_fails_too() {
-    let log = Log::new();
-    let flushes = Flushes {
-        log: log.clone(),
-        cancels: false,
-    };
-    let executor = Arc::new(ImmediateExecutor::new());
-    let mut channel =
-        EmbeddedChannel::new(|p| p.add_handler("flushes", Handler::inbound_on(executor, flushes)))
-            .unwrap();
-    channel.set_room(Some(4));
-    channel.receive("0123456789");
-    let flushed = log.take().remove(0);
-    assert!(flushed.peek().is_none(), "six bytes are left");
-    channel.set_room(None);
-    flushed.wait().unwrap();
-    assert_eq!(channel.sent(), "0123456789");
-    channel.close();
-    channel.run();
-    let late = log.take().remove(0).wait().unwrap_err();
-    assert!(late.to_string().contains("closed"), "{late}");
-}
-
-#[test]
 fn a_handle_is_what_the_contexts_give_out_too() {
     struct LogChannel(Log<Channel>);
     impl Inbound for LogChannel {
@@ -433,28 +406,21 @@ impl Inbound for Chatty {
 
 #[test]
 fn every_completion_ends_in_whatever_event_it_was_requested() {
-    for elsewhere in [false, true] {
-        let log = Log::new();
-        let chatty = Chatty(log.clone());
-        let executor = Arc::new(ImmediateExecutor::new());
-        let mut channel = EmbeddedChannel::new(|p| match elsewhere {
-            false => p.add("chatty", chatty),
-            true => p.add_handler("chatty", Handler::inbound_on(executor, chatty)),
-        })
-        .unwrap();
-        channel.receive("now");
-        channel.run();
-        let open = log.take();
-        assert_eq!(open.len(), 3 * 6);
-        open.into_iter().for_each(|one| one.wait().unwrap());
-        channel.close();
-        channel.run();
-        let late = log.take();
-        assert_eq!(late.len(), 2 * 6);
-        for one in late {
-            assert!(one.peek().is_some(), "it would hang");
-            let why = one.wait().unwrap_err();
-            assert!(why.to_string().contains("closed"), "{why}");
-        }
+    let log = Log::new();
+    let chatty = Chatty(log.clone());
+    let mut channel = EmbeddedChannel::new(|p| p.add("chatty", chatty)).unwrap();
+    channel.receive("now");
+    channel.run();
+    let open = log.take();
+    assert_eq!(open.len(), 3 * 6);
+    open.into_iter().for_each(|one| one.wait().unwrap());
+    channel.close();
+    channel.run();
+    let late = log.take();
+    assert_eq!(late.len(), 2 * 6);
+    for one in late {
+        assert!(one.peek().is_some(), "it would hang");
+        let why = one.wait().unwrap_err();
+        assert!(why.to_string().contains("closed"), "{why}");
     }
 }

@@ -2,14 +2,8 @@
 //! two, once, on every way that it can take.
 
 mod chain;
-mod stages;
-
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use tidegate_core::executor::{ExecutorId, Signal};
-use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task};
 use tidegate_net::{
     Inbound, InboundContext, Message, NetError, Nothing, Outbound, OutboundContext,
 };
@@ -38,11 +32,6 @@ impl Note {
             then: None,
             ended: false,
         }
-    }
-
-    fn sized(mut self, size: usize) -> Self {
-        self.size = size;
-        self
     }
 
     /// Runs `then` when the note is refused.
@@ -127,87 +116,4 @@ impl Inbound for Calm {
     fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
 
     fn error(&mut self, _: Failure, _: &mut InboundContext<'_, Self>) {}
-}
-
-/// What an executor does with tasks that are submitted.
-#[derive(Clone, Copy, PartialEq)]
-enum Submitted {
-    Kept,
-    Refused,
-    Panics,
-}
-
-/// An executor that runs its tasks when the test says so.
-struct Desk {
-    tasks: Mutex<VecDeque<Task>>,
-    submitted: Mutex<Submitted>,
-    id: ExecutorId,
-    clock: Clock,
-}
-
-impl Desk {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            tasks: Mutex::default(),
-            submitted: Mutex::new(Submitted::Kept),
-            id: ExecutorId::next(),
-            clock: Clock::system(),
-        })
-    }
-
-    fn set(&self, submitted: Submitted) {
-        *self.submitted.lock().unwrap() = submitted;
-    }
-
-    fn take(&self) -> Option<Task> {
-        self.tasks.lock().unwrap().pop_front()
-    }
-
-    /// Runs all tasks.
-    fn work(&self) {
-        while let Some(task) = self.take() {
-            task.run();
-        }
-    }
-
-    /// Drops all tasks, like an executor that ends.
-    fn end(&self) {
-        while let Some(task) = self.take() {
-            drop(task);
-        }
-    }
-}
-
-impl Executor for Desk {
-    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
-        let submitted = *self.submitted.lock().unwrap();
-        match submitted {
-            Submitted::Kept => {
-                self.tasks.lock().unwrap().push_back(task);
-                Ok(())
-            }
-            Submitted::Refused => Err(Rejected::new(task, RejectReason::Closed)),
-            Submitted::Panics => explode(),
-        }
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
-        Err(Rejected::new(signal, RejectReason::Unsupported))
-    }
-
-    fn is_current(&self) -> bool {
-        false
-    }
-
-    fn id(&self) -> ExecutorId {
-        self.id
-    }
-
-    fn name(&self) -> &str {
-        "desk"
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.clock
-    }
 }
