@@ -2,7 +2,7 @@
 //! ("peers"), in the same process and the same rounds. A "contestant" is one implementation in a
 //! comparison.
 //!
-//! `cargo run --release -p tidegate-bench -- SUITE [--quick] [--rounds N] [--only a,b]`
+//! `cargo run --release --manifest-path bench/Cargo.toml -- SUITE [--quick] [--rounds N] [--only a,b]`
 //!
 //! Progress goes to stderr. Stdout gets one table per comparison. Then it gets, for each comparison
 //! that has a contestant of ours, a line `RATIO <name> <median> <low> <high>`: the factor by which

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::step;
 use crate::summary::{self, AfterFailure};
 use crate::{
-    deny, features, fuzz, interop, loom, miri, msrv, package, page, platforms, readme, root,
+    bench, deny, features, fuzz, interop, loom, miri, msrv, package, page, platforms, readme, root,
     sanitize, shuttle, tidy, tokio,
 };
 
@@ -29,6 +29,7 @@ type Step = (&'static str, fn(&Path) -> step::Result);
 const STEPS: &[Step] = &[
     ("fmt", fmt),
     ("clippy", clippy),
+    ("bench", bench::check),
     ("features", features::run),
     ("msrv", msrv::run),
     ("test", test),
@@ -100,13 +101,7 @@ fn test_release(root: &Path) -> step::Result {
 }
 
 fn doc(root: &Path) -> step::Result {
-    let args = [
-        "doc",
-        "--workspace",
-        "--no-deps",
-        "--exclude",
-        "tidegate-bench",
-    ];
+    let args = ["doc", "--workspace", "--no-deps"];
     let flags = step::appended("RUSTDOCFLAGS", " ", "-D warnings");
     step::run(cargo(root).args(args).env("RUSTDOCFLAGS", flags))
 }

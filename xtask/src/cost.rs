@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::bench;
 use crate::root;
 use crate::step::{self, Outcome};
 
@@ -108,7 +109,7 @@ pub fn echo(root: &Path) -> step::Result {
     if !step::works(Command::new("valgrind").arg("--version")) {
         return Ok(Outcome::Skipped("no valgrind".to_string()));
     }
-    let program = build(root, &["tidegate-bench"])?.join("tidegate-bench");
+    let program = bench::build(root)?;
     println!("| server | instructions |\n|---|---|");
     for (server, what) in SERVERS {
         let each = per_message(&program, |rounds| format!("{server},{rounds}"))?;
@@ -127,7 +128,7 @@ pub fn http(root: &Path) -> step::Result {
     if !step::works(Command::new("valgrind").arg("--version")) {
         return Ok(Outcome::Skipped("no valgrind".to_string()));
     }
-    let program = build(root, &["tidegate-bench"])?.join("tidegate-bench");
+    let program = bench::build(root)?;
     println!("| server | 1 request per read | 16 requests per read |\n|---|---|---|");
     for (server, what) in HTTP_SERVERS {
         let mut row = format!("| {what} |");
@@ -150,7 +151,7 @@ pub fn proxy(root: &Path) -> step::Result {
     if !step::works(Command::new("valgrind").arg("--version")) {
         return Ok(Outcome::Skipped("no valgrind".to_string()));
     }
-    let program = build(root, &["tidegate-bench"])?.join("tidegate-bench");
+    let program = bench::build(root)?;
     println!("| gateway | 8 connections | 64 connections |\n|---|---|---|");
     for (server, what) in PROXIES {
         let mut row = format!("| {what} |");

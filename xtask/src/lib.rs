@@ -4,6 +4,7 @@
 //! this package has no dependencies.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 mod browser;
 pub mod ci;
 pub mod cost;

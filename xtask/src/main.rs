@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use xtask::step::{self, Outcome};
 use xtask::{
-    ci, cost, dashboard, deny, features, fuzz, interop, loom, miri, msrv, nightly, package, page,
-    platforms, root, sanitize, shuttle, tidy, tokio,
+    bench, ci, cost, dashboard, deny, features, fuzz, interop, loom, miri, msrv, nightly, package,
+    page, platforms, root, sanitize, shuttle, tidy, tokio,
 };
 
 const USAGE: &str = "\
@@ -30,6 +30,7 @@ usage: cargo xtask <task>
   mio                            tests of the network as on systems other than Linux
   package [--verify]             the packages of a release; --verify also compiles them
   fuzz                           builds the fuzz targets
+  bench                          checks the benchmarks, without running them
   tokio                          the examples beside tokio: axum, tonic, reqwest
   interop [--long] [PART...]     our servers and third-party programs, or the checks with such names
   dashboard                      our stream in the page of the Hystrix dashboard, by Chromium
@@ -87,6 +88,7 @@ fn run(args: &[String]) -> step::Result {
         ["package"] => package::run(&root, false),
         ["package", "--verify"] => package::run(&root, true),
         ["fuzz"] => fuzz::build(&root),
+        ["bench"] => bench::check(&root),
         ["tokio"] => tokio::run(&root),
         ["interop", only @ ..] if only.first() != Some(&"--long") => {
             interop::run(&root, false, only)

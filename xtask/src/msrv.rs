@@ -10,7 +10,7 @@ use crate::root;
 use crate::step::{self, Outcome};
 use crate::tidy::manifest;
 
-/// Checks all packages except the benchmarks, whose dependencies may need a newer compiler.
+/// Checks all packages of the workspace.
 ///
 /// Skips where the toolchain is not installed.
 ///
@@ -29,7 +29,7 @@ pub fn run(root: &Path) -> step::Result {
     command
         .current_dir(root)
         .args([toolchain.as_str(), "check", "--workspace", "--all-targets"])
-        .args(["--exclude", "tidegate-bench", "--locked"])
+        .args(["--locked"])
         .env("CARGO_TARGET_DIR", root::target_dir(root, "msrv"));
     step::run(&mut command)
 }

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use crate::summary::{self, AfterFailure};
 use crate::{
-    cost, dashboard, fuzz, interop, loom, miri, package, page, platforms, root, sanitize, shuttle,
-    step,
+    bench, cost, dashboard, fuzz, interop, loom, miri, package, page, platforms, root, sanitize,
+    shuttle, step,
 };
 
 /// Minutes per fuzz target without `--minutes`.
@@ -39,9 +39,9 @@ const PARTS: &[Part] = &[
             .and_then(|_| cost::proxy(root))
     }),
     ("proof", |root, _| {
-        bench(root, &["proof", "--plot", "target/proof.svg"])
+        benchmark(root, &["proof", "--plot", "target/proof.svg"])
     }),
-    ("bench", |root, _| bench(root, &["all"])),
+    ("bench", |root, _| benchmark(root, &["all"])),
 ];
 
 /// Runs the parts that `args` names, or all: `[--minutes N] [part...]`.
@@ -95,11 +95,11 @@ fn seeds(root: &Path) -> step::Result {
 }
 
 /// Runs the benchmark program: all tables with all rounds, or the gateway under load.
-fn bench(root: &Path, args: &[&str]) -> step::Result {
+fn benchmark(root: &Path, args: &[&str]) -> step::Result {
     let mut command = Command::new("cargo");
     command
         .current_dir(root)
-        .args(["run", "--release", "--package", "tidegate-bench"])
+        .args(["run", "--release", "--manifest-path", bench::MANIFEST])
         .arg("--")
         .args(args);
     step::run(&mut command)

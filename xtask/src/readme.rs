@@ -52,11 +52,8 @@ mod tests {
 
     #[test]
     fn the_command_is_the_line_below_the_marker() {
-        let words = parse(&readme("cargo test --workspace --exclude tidegate-bench")).unwrap();
-        assert_eq!(
-            words.join(" "),
-            "cargo test --workspace --exclude tidegate-bench"
-        );
+        let words = parse(&readme("cargo test --workspace --exclude x")).unwrap();
+        assert_eq!(words.join(" "), "cargo test --workspace --exclude x");
     }
 
     #[test]

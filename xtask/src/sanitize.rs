@@ -56,7 +56,7 @@ pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
     if long {
         command.args(["--workspace", "--no-fail-fast"]);
         // The tests of the examples start programs that `--tests` does not build.
-        let excluded = ["tidegate-bench", "tidegate-examples", "xtask"];
+        let excluded = ["tidegate-examples", "xtask"];
         command.args(excluded.iter().flat_map(|name| ["--exclude", name]));
     } else {
         command.args(["--release", "--all-features"]);

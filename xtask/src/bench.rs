@@ -1,0 +1,52 @@
+//! The benchmarks: a workspace of their own, because the peers bring dependencies that the libraries
+//! do not have.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::root;
+use crate::step;
+
+/// The manifest of the benchmarks.
+pub const MANIFEST: &str = "bench/Cargo.toml";
+
+/// Checks the format of the benchmarks and runs clippy on them. Nothing is run.
+///
+/// # Errors
+///
+/// Returns an error if a check fails, or if `bench/Cargo.lock` no longer matches the workspace.
+pub fn check(root: &Path) -> step::Result {
+    step::run(cargo(root, "fmt").args(["--", "--check"]))?;
+    let mut clippy = cargo(root, "clippy");
+    clippy
+        .args(["--all-targets", "--locked"])
+        .args(["--", "-D", "warnings"])
+        // The folder of the workspace: most dependencies are the same and are checked there.
+        .env("CARGO_TARGET_DIR", root::target_dir(root, ""));
+    step::run(&mut clippy).map_err(|why| {
+        format!("{why} (where the lock file is old: cargo update --workspace --manifest-path {MANIFEST})")
+    })
+}
+
+/// Builds the program, optimised, and returns its path.
+///
+/// # Errors
+///
+/// Returns an error if it does not build.
+pub fn build(root: &Path) -> Result<PathBuf, String> {
+    let target = root.join("bench/target");
+    let mut build = cargo(root, "build");
+    build
+        .args(["--release", "--quiet"])
+        .env("CARGO_TARGET_DIR", &target);
+    step::run(&mut build)?;
+    Ok(target.join("release/tidegate-bench"))
+}
+
+fn cargo(root: &Path, task: &str) -> Command {
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .args([task, "--manifest-path", MANIFEST]);
+    command
+}
