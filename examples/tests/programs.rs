@@ -65,6 +65,7 @@ examples! {
     tcp_proxy prints "through the proxy and back";
     timer_descriptor prints "at least ten ticks: true";
     tls_echo prints "hello";
+    tour prints "a second call while the only permit is taken";
     udp prints "says 17";
 }
 

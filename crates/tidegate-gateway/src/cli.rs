@@ -20,11 +20,8 @@ use crate::config::{
 };
 use crate::demo::demo;
 use crate::load::{BenchArguments, bench, time};
-use crate::screen::{Size, repaint};
 use crate::serve;
-use crate::table::Table;
 use crate::top::{TopArguments, top};
-use crate::tour;
 
 /// A gateway that no slow service takes down.
 #[derive(Debug, Parser)]
@@ -78,8 +75,6 @@ enum Action {
         /// The shell.
         shell: Shell,
     },
-    /// Runs each feature of the library once.
-    Tour,
 }
 
 /// The parts of the machine that a command uses.
@@ -160,10 +155,6 @@ where
         Action::Reference => (reference(), 0),
         Action::Man => (manual(), 0),
         Action::Completions { shell } => (completions(shell), 0),
-        Action::Tour => match toured(out) {
-            Ok(text) => (text, 0),
-            Err(error) => (format!("the tour ended early: {error}\n"), 1),
-        },
     };
     // A reader that left early, such as `head`, is not a failure.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -242,33 +233,6 @@ fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "tidegate", &mut script);
     String::from_utf8_lossy(&script).into_owned()
-}
-
-/// Runs each part of the tour. Prints what it is, and returns its results.
-fn toured(out: &mut dyn Write) -> tidegate::Result<String> {
-    // A reader that left early is not a failure.
-    let _ = writeln!(
-        out,
-        "Tidegate: a runtime for services that must not fall over.\n"
-    );
-    let mut table = Table::new(["part", "action", "result"]);
-    // A line that is drawn again would smear an output that is not a terminal.
-    let show = |line: &str| {
-        if let Some(size) = Size::of_errors() {
-            // Nothing depends on a terminal that is gone.
-            let _ = std::io::stderr().write_all(repaint(line, size).as_bytes());
-        }
-    };
-    for (name, part) in tour::PARTS {
-        show(name);
-        for (done, came) in part()? {
-            table.row([name.to_string(), done, came]);
-        }
-    }
-    show("");
-    Ok(format!(
-        "{table}\nEach line is a real run. The programs behind them are in `examples/`.\n"
-    ))
 }
 
 #[cfg(test)]

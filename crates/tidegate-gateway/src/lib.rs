@@ -33,13 +33,12 @@
 //! | `proxy` | the path of a request: admission, exchange, both bodies, retry, fallback, tunnels |
 //! | `serve` | listeners, reload, drain, signals |
 //! | `signals` | signals, each time they come |
+//! | `table` | lines with aligned columns |
 //! | `screen` | the terminal: its size, keys, lines that are drawn again in place |
 //! | `load` | the load generator: the command `bench` |
 //! | `top` | the command `top`: the state of a gateway in a terminal |
 //! | `demo` | the demo: upstreams, a gateway, load, a live table |
 //! | `cli` | the command line, its manual page and completions |
-//!
-//! `table` and `tour` belong to the tour of the library, which runs without a configuration.
 //!
 //! # Secrets
 //!
@@ -75,7 +74,6 @@ mod signals;
 mod table;
 mod tls;
 mod top;
-mod tour;
 mod unix;
 
 pub use parts::Parts;

@@ -20,7 +20,6 @@ fn the_manual_describes_each_command() {
         "reference",
         "man",
         "completions",
-        "tour",
     ];
     assert_eq!(listed(), commands, "the program has others");
     for command in commands {

@@ -1,4 +1,4 @@
-//! `tidegate` without a command, and `tidegate tour`.
+//! `tidegate` without a command.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -146,49 +146,10 @@ fn a_wrong_duration_is_a_sentence() {
 }
 
 #[test]
-fn the_tour_prints_its_table_without_control_characters() {
-    let ran = run(&["tour"]);
-    assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(
-        ran.out.starts_with("Tidegate: a runtime for services"),
-        "{}",
-        ran.out
-    );
-    assert!(ran.out.contains("\nbulkhead "), "{}", ran.out);
-    assert_plain(&ran.out);
-    assert_eq!(ran.errors, "");
-}
-
-#[test]
 fn a_terminal_of_20_columns_gets_one_sentence() {
     let mut terminal = Terminal::start(&[], 20);
     terminal.until("make it 60");
     terminal.keys("q");
     assert!(terminal.end().success(), "{}", terminal.seen);
     assert!(terminal.seen.contains("summary of "), "{}", terminal.seen);
-}
-
-#[test]
-fn a_tour_whose_reader_leaves_is_no_failure() {
-    let mut child = tidegate(&["tour"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-}
-
-#[test]
-fn the_tour_shows_its_progress_in_a_terminal() {
-    let mut terminal = Terminal::start(&["tour"], 100);
-    terminal.until("\r\x1b[Kpromise");
-    assert!(terminal.end().success(), "{}", terminal.seen);
-    assert!(
-        terminal.seen.contains("Each line is a real run."),
-        "{}",
-        terminal.seen
-    );
 }

@@ -1,5 +1,6 @@
-//! The parts of the tour. Each runs one feature for real.
+//! A tour of the library: runs each feature once and prints what came of it.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -18,7 +19,7 @@ type Lines = Vec<(String, String)>;
 type Part = fn() -> Result<Lines>;
 
 /// The parts, in the order in which a newcomer would use the features.
-pub(crate) const PARTS: [(&str, Part); 15] = [
+const PARTS: [(&str, Part); 15] = [
     ("promise", promises),
     ("wait", waits),
     ("event loop", event_loop),
@@ -35,6 +36,23 @@ pub(crate) const PARTS: [(&str, Part); 15] = [
     ("tls", sockets::tls),
     ("bulkhead", parts::bulkhead),
 ];
+
+fn main() -> Result<()> {
+    let (mut rows, mut width) = (Vec::new(), 0);
+    for (name, part) in PARTS {
+        for (done, came) in part()? {
+            width = width.max(done.len());
+            rows.push((name, done, came));
+        }
+    }
+    let mut text = "Tidegate: a runtime for services that must not fall over.\n\n".to_owned();
+    for (name, done, came) in rows {
+        text += &format!("{name:<10}  {done:<width$}  {came}\n");
+    }
+    // A reader that left early, such as `head`, is not a failure.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
 
 fn line(done: &str, came: impl std::fmt::Display) -> (String, String) {
     (done.to_owned(), came.to_string())

@@ -39,7 +39,7 @@ impl Inbound for Sometimes {
     }
 }
 
-pub(super) fn roams() -> Result<Lines> {
+pub(crate) fn roams() -> Result<Lines> {
     let workers = WorkerPool::builder("workers").core(3).max(3).build()?;
     let group = roaming("io", 1, &workers)?;
     let (fast, slow) = mpsc::channel();
@@ -125,12 +125,11 @@ impl Inbound for Echo {
     }
 }
 
-/// A certificate for `localhost` and its key. Everybody knows the key, so both are of no use but here.
-/// To make others at run time would take a library that nothing else of the program needs.
+/// A certificate for `localhost` and its key, of no use elsewhere.
 const CHAIN: &[u8] = include_bytes!("localhost.pem");
 const KEY: &[u8] = include_bytes!("localhost-key.pem");
 
-pub(super) fn tls() -> Result<Lines> {
+pub(crate) fn tls() -> Result<Lines> {
     let tls = TlsServer::from_pem(CHAIN, KEY)?;
     let group = pinned("io", 1)?;
     let server = Server::builder(&group)

@@ -12,7 +12,7 @@ use tidegate::prelude::*;
 
 use super::{Lines, line};
 
-pub(super) fn pool() -> Result<Lines> {
+pub(crate) fn pool() -> Result<Lines> {
     let workers = WorkerPool::builder("workers")
         .core(1)
         .max(1)
@@ -49,7 +49,7 @@ pub(super) fn pool() -> Result<Lines> {
 }
 
 /// Reports the number of each task that runs. One task waits for a later one.
-pub(super) fn strategy() -> Result<Lines> {
+pub(crate) fn strategy() -> Result<Lines> {
     const TASKS: u32 = 1_000;
     let workers = WorkerPool::builder("workers")
         .core(2)
@@ -108,7 +108,7 @@ impl Inbound for Shout {
     }
 }
 
-pub(super) fn server() -> Result<Lines> {
+pub(crate) fn server() -> Result<Lines> {
     let group = pinned("io", 2)?;
     let server = Server::builder(&group)
         .pipeline(|p| p.add("lines", LineFrames::max(1024)).add("shout", Shout))
@@ -126,7 +126,7 @@ pub(super) fn server() -> Result<Lines> {
     )])
 }
 
-pub(super) fn bulkhead() -> Result<Lines> {
+pub(crate) fn bulkhead() -> Result<Lines> {
     let isolation = Isolation::builder().build()?;
     let prices: Command<u32, std::io::Error> = Command::builder("prices")
         .group("catalog")
