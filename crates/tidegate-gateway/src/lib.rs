@@ -62,7 +62,6 @@ mod load;
 pub mod notify;
 mod page;
 mod parts;
-mod peers;
 pub mod problem;
 mod proxy;
 mod reports;

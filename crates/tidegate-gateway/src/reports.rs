@@ -8,7 +8,6 @@ use tidegate::Clock;
 
 use crate::access::AccessLog;
 use crate::admin::{Events, WallTime};
-use crate::peers::HiddenPeers;
 use crate::problem::Problems;
 
 /// Where the parts of a gateway report. Clones report to the same places.
@@ -31,8 +30,6 @@ pub struct Reports {
     pub log: Option<AccessLog>,
     /// The time of changes and lines.
     pub wall: WallTime,
-    /// The peers whose addresses no output shows.
-    pub(crate) peers: Arc<HiddenPeers>,
 }
 
 impl Reports {
@@ -43,7 +40,6 @@ impl Reports {
             problems: Arc::new(Problems::new(clock)),
             log: None,
             wall: Arc::new(SystemTime::now),
-            peers: Arc::default(),
         }
     }
 

@@ -53,11 +53,6 @@ impl WeakServer {
         }
     }
 
-    /// Returns `true` if both find the same server.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.0.ptr_eq(&other.0)
-    }
-
     /// Returns `true` if the server is not used any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.0.strong_count() == 0

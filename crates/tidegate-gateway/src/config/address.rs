@@ -4,7 +4,7 @@
 //! reads as an address.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use super::setting::Leaf;
@@ -38,16 +38,6 @@ impl Address {
     }
 }
 
-impl Address {
-    /// Returns the address if its host is a number.
-    pub(crate) fn as_number(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Unix(_) => None,
-            Self::Tcp { host, port } => Some(SocketAddr::new(host.parse().ok()?, *port)),
-        }
-    }
-}
-
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -60,6 +50,7 @@ impl fmt::Display for Address {
 
 impl Leaf for Address {
     const EXPECTED: &'static str = "an address, such as `\"10.0.0.1:80\"`, `\"[::1]:80\"`, `\"name:80\"` or `\"unix:/run/a.sock\"`";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         let text = text(node)?;

@@ -115,7 +115,7 @@ impl fmt::Debug for Asked {
     }
 }
 
-/// Explains what the gateway does with a request. Secrets and values of variables are not shown.
+/// Explains what the gateway does with a request. Secrets are not shown.
 pub fn explain(config: &Config, sources: &Sources, asked: &Asked) -> String {
     let mut text = String::new();
     let Some(route) = asked.route(config).map(|index| &config.routes[index]) else {
@@ -131,7 +131,7 @@ pub fn explain(config: &Config, sources: &Sources, asked: &Asked) -> String {
         sources.place(route.at)
     );
     let _ = writeln!(text, "command  {}", route.name);
-    write_times(&mut text, config, route);
+    write_times(&mut text, route);
     list(&mut text, config, sources, &format!("route.{}", route.name));
     let fallback = route
         .value
@@ -154,28 +154,14 @@ pub fn explain(config: &Config, sources: &Sources, asked: &Asked) -> String {
 }
 
 /// Writes how the time of a route is divided between its attempts and the upstream of its fallback.
-fn write_times(text: &mut String, config: &Config, route: &Named<Route>) {
+fn write_times(text: &mut String, route: &Named<Route>) {
     let value = &route.value;
     let (Some(whole), Some(attempts), Some(fallback)) =
         (value.timeout, value.attempts_time(), value.fallback_time())
     else {
         return;
     };
-    let is_variable = |key: &str| {
-        let path = format!("route.{}.{key}", route.name);
-        let mut origins = config.origins.iter();
-        origins.any(|origin| origin.path == path && origin.shown.contains("${"))
-    };
-    let [whole, attempts, fallback] =
-        match ["timeout", "fallback.timeout"].into_iter().any(is_variable) {
-            true => [
-                "`timeout`",
-                "`timeout` without `fallback.timeout`",
-                "`fallback.timeout`",
-            ]
-            .map(str::to_owned),
-            false => [whole, attempts, fallback].map(show_duration),
-        };
+    let [whole, attempts, fallback] = [whole, attempts, fallback].map(show_duration);
     let _ = writeln!(
         text,
         "times    at most {whole}: {attempts} with all attempts, then the fallback with what is left, \

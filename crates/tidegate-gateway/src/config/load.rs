@@ -159,17 +159,7 @@ impl Config {
     }
 }
 
-impl Config {
-    /// Returns a setting as it is in the file, if its value has a variable.
-    pub(crate) fn with_variable(&self, path: &str) -> Option<&str> {
-        let mut origins = self.origins.iter();
-        let found = origins.find(|origin| origin.path == path)?;
-        let shown = found.shown.trim_matches('"');
-        shown.contains("${").then_some(shown)
-    }
-}
-
-/// Prints the origins only: they show no secret and no value of a variable.
+/// Prints the origins only: they show no secret.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")

@@ -12,8 +12,7 @@
 //! | `fields` | tables of HTTP fields | `setting` |
 //! | `values` | the single values: numbers, networks, secrets | `setting`, `notation` |
 //! | `address` | the addresses of listeners and servers | `values` |
-//! | `shown` | texts with variables as they are in the file, for messages | `address` |
-//! | `types` | the sections | `values`, `address`, `shown`, `fields` |
+//! | `types` | the sections | `values`, `address`, `fields` |
 //! | `whole` | whether a listener or all routes are missing | `tree` |
 //! | `load` | the whole configuration | `types`, `include`, `check`, `whole` |
 //! | `check` | checks between sections | `types`, `load` |
@@ -35,7 +34,6 @@ mod notation;
 mod protocol;
 mod reference;
 mod setting;
-mod shown;
 mod source;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -57,12 +55,10 @@ pub(crate) use notation::{duration, show_duration};
 pub use protocol::Protocol;
 pub use reference::reference;
 pub use setting::{Field, Leaf, Origin, Reading, Scope, Section, Setting, Shape, Source};
-pub use shown::ShownText;
-pub(crate) use shown::replaced;
 pub use source::{Excerpt, FileId, Place, Sources, Span};
 pub use tree::{Entry, Node, Value, Variables};
 pub use values::{
-    Balance, ClientCertificate, Count, FilePath, HealthKind, LimitKind, Method, Network, Percent,
-    Ratio, Secret, Status, Statuses,
+    Balance, ClientCertificate, Count, FilePath, HealthKind, HostName, LimitKind, Method, Network,
+    Percent, Ratio, Secret, Status, Statuses, Written,
 };
 pub use watch::FileWatch;

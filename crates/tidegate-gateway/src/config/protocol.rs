@@ -12,6 +12,7 @@ pub struct Protocol(pub String);
 
 impl Leaf for Protocol {
     const EXPECTED: &'static str = "a protocol for tunnels, such as `\"websocket\"`";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         let Value::Text(text) = &node.value else {

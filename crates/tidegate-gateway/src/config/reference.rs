@@ -13,6 +13,8 @@ This page is made from the types of the gateway by `tidegate reference`; a test 
 
 - Durations: `\"250ms\"`, `\"1m 30s\"`. Sizes: `\"16KiB\"`, `\"10MB\"`. Percentages: `50`, `\"0.5%\"`.
 - `\"${NAME}\"` is the value of a variable, `\"${NAME:-text}\"` has a default, `$${` stands for `${`.
+  Messages, the page and `explain` show it where it is an address, a number, a duration or a name; any other
+  text may be a secret, and is shown as it is in the file.
 - `include = \"routes/*.toml\"` at the top adds files, relative to the file that names them. Each is
   included once.
 - All other paths (`cert`, `key`, `roots`, `client_roots`, `file:`, `files`, `log.file`) are relative to the

@@ -15,6 +15,9 @@ use super::tree::{Node, Value};
 
 /// A value or a section of a configuration.
 pub trait Setting: Sized {
+    /// `true` if the value is shown also where it comes from a variable.
+    const IS_PLAIN: bool = false;
+
     /// Returns the form of a correct value, such as "a duration, such as `250ms`".
     fn expected() -> String;
 
@@ -36,6 +39,9 @@ pub trait Leaf: Sized {
     const EXPECTED: &'static str;
     /// `true` if the text is never printed.
     const SECRET: bool = false;
+    /// `true` if the value is shown also where it comes from a variable: an address, a number, a duration, a
+    /// name. Any other text may be a secret.
+    const IS_PLAIN: bool = false;
 
     /// Parses the value.
     ///
@@ -93,7 +99,8 @@ pub enum Source {
 pub struct Origin {
     /// The setting, such as `route.catalog.timeout`.
     pub path: String,
-    /// The value. A text with variables is shown as it is in the file; secrets are not shown.
+    /// The value. A text with variables is as it is in the file, unless it is an address, a number, a
+    /// duration or a name. Secrets are not shown.
     pub shown: String,
     /// Where it comes from.
     pub source: Source,
@@ -282,7 +289,7 @@ impl Reading {
         let is_off = node.value == Value::Bool(false);
         let is_empty = matches!(&node.value, Value::List(nodes) if nodes.is_empty());
         if !is_section || is_off || is_empty {
-            let shown = match node.has_variables() {
+            let shown = match node.has_variables() && !T::IS_PLAIN {
                 true => node.notation(),
                 false => value.shown(),
             };
@@ -342,6 +349,8 @@ pub struct Shape {
 }
 
 impl<T: Leaf> Setting for T {
+    const IS_PLAIN: bool = <T as Leaf>::IS_PLAIN;
+
     fn expected() -> String {
         T::EXPECTED.to_owned()
     }
@@ -357,6 +366,8 @@ impl<T: Leaf> Setting for T {
 
 /// A setting that can be off. `false` switches off what is inherited.
 impl<T: Setting> Setting for Option<T> {
+    const IS_PLAIN: bool = T::IS_PLAIN;
+
     fn expected() -> String {
         T::expected()
     }
@@ -383,6 +394,8 @@ impl<T: Setting> Setting for Option<T> {
 
 /// A list. A single value is a list of one.
 impl<T: Setting> Setting for Vec<T> {
+    const IS_PLAIN: bool = T::IS_PLAIN;
+
     fn expected() -> String {
         format!("{}; or a list of them", T::expected())
     }
@@ -539,6 +552,7 @@ macro_rules! words {
 
         impl $crate::config::setting::Leaf for $name {
             const EXPECTED: &'static str = $expected;
+            const IS_PLAIN: bool = true;
 
             fn parse(node: &$crate::config::tree::Node) -> Result<Self, String> {
                 match &node.value {

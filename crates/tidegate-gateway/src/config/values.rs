@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::notation::{Share, Size, duration, show_duration};
@@ -55,64 +55,74 @@ impl Leaf for PathBuf {
     }
 }
 
-/// The path of a file or a directory. It prints itself as it is in the configuration: the values of
+/// A text or a path that messages contain. It prints itself as it is in the configuration: the values of
 /// variables are not printed.
+///
+/// ```
+/// use tidegate_gateway::config::Written;
+///
+/// let path = Written::<String>::from("/health");
+/// assert_eq!((path.as_str(), path.to_string().as_str()), ("/health", "/health"));
+/// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct FilePath {
-    path: PathBuf,
-    /// The text with its variables, if it has any.
-    written: Option<String>,
+pub struct Written<T> {
+    value: T,
+    /// What is printed: the text with its variables.
+    written: String,
 }
 
-impl From<PathBuf> for FilePath {
-    fn from(path: PathBuf) -> Self {
+/// The path of a file or a directory.
+pub type FilePath = Written<PathBuf>;
+
+impl<T: for<'a> From<&'a str>> From<&str> for Written<T> {
+    fn from(text: &str) -> Self {
         Self {
-            path,
-            written: None,
+            value: text.into(),
+            written: text.to_owned(),
         }
     }
 }
 
-impl Deref for FilePath {
-    type Target = Path;
+impl<T> Deref for Written<T> {
+    type Target = T;
 
-    fn deref(&self) -> &Path {
-        &self.path
+    fn deref(&self) -> &T {
+        &self.value
     }
 }
 
-impl fmt::Display for FilePath {
+impl<T> fmt::Display for Written<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.written {
-            Some(written) => f.write_str(written),
-            None => self.path.display().fmt(f),
-        }
+        f.write_str(&self.written)
     }
 }
 
-impl fmt::Debug for FilePath {
+impl<T> fmt::Debug for Written<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.to_string())
+        self.written.fmt(f)
     }
 }
 
-impl Leaf for FilePath {
-    const EXPECTED: &'static str = PathBuf::EXPECTED;
+impl<T: Leaf> Leaf for Written<T> {
+    const EXPECTED: &'static str = T::EXPECTED;
 
     fn parse(node: &Node) -> Result<Self, String> {
-        Ok(Self {
-            path: PathBuf::parse(node)?,
-            written: node.written.clone(),
-        })
+        let value = T::parse(node)?;
+        let written = match &node.written {
+            Some(written) => written.clone(),
+            None => text(node)?.to_owned(),
+        };
+        Ok(Self { value, written })
     }
 
     fn show(&self) -> String {
-        self.path.show()
+        self.value.show()
     }
 }
 
 impl Leaf for bool {
     const EXPECTED: &'static str = "`true` or `false`";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         match &node.value {
@@ -129,6 +139,7 @@ impl Leaf for bool {
 
 impl Leaf for u32 {
     const EXPECTED: &'static str = "a whole number, 0 to 4294967295";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         Self::try_from(whole(node)?).map_err(|_| String::new())
@@ -145,6 +156,7 @@ pub struct Count(pub u32);
 
 impl Leaf for Count {
     const EXPECTED: &'static str = "a positive whole number, such as `10`";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         let number = u32::try_from(whole(node)?).map_err(|_| String::new())?;
@@ -162,6 +174,7 @@ pub struct Status(pub u16);
 
 impl Leaf for Status {
     const EXPECTED: &'static str = "a status of HTTP, 200 to 599";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         let number = u16::try_from(whole(node)?).map_err(|_| String::new())?;
@@ -185,6 +198,7 @@ pub struct Statuses {
 
 impl Leaf for Statuses {
     const EXPECTED: &'static str = "a status or a range of them, such as `200` or `\"200-399\"`";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         let (low, high) = match (whole(node), &node.value) {
@@ -215,6 +229,7 @@ impl Leaf for Statuses {
 
 impl Leaf for Duration {
     const EXPECTED: &'static str = "a duration, such as `\"250ms\"`, `\"5s\"` or `\"1m 30s\"`";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         match &node.value {
@@ -231,6 +246,7 @@ impl Leaf for Duration {
 
 impl Leaf for Size {
     const EXPECTED: &'static str = "a size, such as `\"512B\"`, `\"16KiB\"` or `\"10MB\"`";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         match &node.value {
@@ -249,6 +265,7 @@ impl Leaf for Size {
 impl Leaf for Share {
     const EXPECTED: &'static str =
         "a percentage, such as `50` or `\"0.5%\"` (0 to 100, in steps of 0.01)";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         let percent = match &node.value {
@@ -270,6 +287,7 @@ pub struct Percent(pub u8);
 
 impl Leaf for Percent {
     const EXPECTED: &'static str = "a whole percentage, such as `50` or `\"50%\"` (1 to 100)";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         let hundredths = <Share as Leaf>::parse(node)?.hundredths();
@@ -291,6 +309,7 @@ pub struct Ratio(pub Share);
 impl Leaf for Ratio {
     const EXPECTED: &'static str =
         "a share, such as `0.2` or `\"20%\"` (0 to 1, in steps of 0.0001)";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         let factor = match &node.value {
@@ -334,6 +353,7 @@ impl Network {
 
 impl Leaf for Network {
     const EXPECTED: &'static str = "a network, such as `\"10.0.0.0/8\"` or `\"::1\"`";
+    const IS_PLAIN: bool = true;
 
     fn parse(node: &Node) -> Result<Self, String> {
         let text = text(node)?;
@@ -416,6 +436,23 @@ impl Leaf for Method {
         &[
             "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT",
         ]
+    }
+}
+
+/// The name of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostName(pub String);
+
+impl Leaf for HostName {
+    const EXPECTED: &'static str = String::EXPECTED;
+    const IS_PLAIN: bool = true;
+
+    fn parse(node: &Node) -> Result<Self, String> {
+        String::parse(node).map(Self)
+    }
+
+    fn show(&self) -> String {
+        self.0.show()
     }
 }
 

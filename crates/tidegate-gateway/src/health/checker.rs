@@ -20,7 +20,7 @@ use tidegate::promise::{Completion, Failure, WaitError};
 use super::thresholds::Thresholds;
 use crate::balance::ServerState;
 use crate::config::types::Health;
-use crate::config::{Address, HealthKind, ShownText};
+use crate::config::{Address, HealthKind};
 use crate::reports::Reports;
 
 /// The largest body that is looked at.
@@ -70,8 +70,6 @@ pub(crate) struct Checked {
     pub(crate) addresses: Vec<SocketAddr>,
     /// The address as operators see it.
     pub(crate) label: Arc<str>,
-    /// The name in the certificate, if it is another one than in the address.
-    pub(crate) name: Option<ShownText>,
     pub(crate) state: ServerState,
     /// For checks by HTTP: the calls, and the URL without the path.
     pub(crate) client: HttpClient,
@@ -167,7 +165,7 @@ impl Checker {
 
     /// Sends a request and looks at its response.
     fn ask(&self) -> impl Future<Output = Result<(), Fault>> + Send + 'static {
-        let url = format!("{}{}", self.server.url, &*self.config.path);
+        let url = format!("{}{}", self.server.url, *self.config.path);
         let request = self
             .server
             .client
@@ -219,19 +217,12 @@ impl Checker {
         }
     }
 
-    /// Returns a message about a check in which a variable is as it is in the file.
+    /// Returns a message about a check in which a variable of the path is as it is in the file.
     fn hide_in(&self, message: &str) -> String {
-        let Checked {
-            at, label, name, ..
-        } = &self.server;
-        let shown = at.hide_server(message, label, name.as_ref());
-        let Some(written) = self.config.path.written() else {
-            return shown;
-        };
         // The path of the URL ends before its query, or at the next space.
-        let path = self.config.path.split('?').next().unwrap_or_default();
-        let written = written.split('?').next().unwrap_or_default();
-        shown.replacen(&format!("{path} "), &format!("{written} "), 1)
+        let before_query = |text: &str| format!("{} ", text.split('?').next().unwrap_or_default());
+        let (path, written) = (&self.config.path, self.config.path.to_string());
+        message.replacen(&before_query(path), &before_query(&written), 1)
     }
 
     /// Counts a result, and changes the state of the server if it is time.
@@ -322,7 +313,6 @@ mod tests {
             at: upstream.servers[0].at.clone(),
             addresses: Vec::new(),
             label: Arc::from("back"),
-            name: None,
             state: state.clone(),
             client: HttpClient::builder(&group).build(),
             url: String::new(),

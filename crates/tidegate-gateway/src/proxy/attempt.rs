@@ -179,12 +179,12 @@ impl Flight {
     }
 
     /// Returns the upstream of the attempt in progress.
-    fn upstream(&self, state: &State) -> &Arc<UpstreamState<Answer>> {
+    fn upstream(&self, state: &State) -> &Arc<UpstreamState> {
         self.upstream_of(state.fell_back.is_some())
     }
 
     /// Returns the upstream of the route, or that of its fallback.
-    pub(super) fn upstream_of(&self, fell_back: bool) -> &Arc<UpstreamState<Answer>> {
+    pub(super) fn upstream_of(&self, fell_back: bool) -> &Arc<UpstreamState> {
         match self.proxy.fallback_route().filter(|_| fell_back) {
             Some(fallback) => &fallback.upstream,
             None => &self.proxy.upstream,
@@ -335,15 +335,10 @@ impl Flight {
             _ => return,
         };
         let Some(state) = self.lock() else { return };
-        let (upstream, why) = (self.upstream(&state).name.clone(), why.to_string());
-        let shown = state.server.as_ref();
-        let shown = shown.map(|server| server.hide_in(&why));
+        let upstream = self.upstream(&state).name.clone();
         drop(state);
         let problems = &self.gate().reports.problems;
-        problems.report(
-            kind,
-            format!("upstream.{upstream}: {}", shown.unwrap_or(why)),
-        );
+        problems.report(kind, format!("upstream.{upstream}: {why}"));
     }
 
     /// Goes on with a new connection to the same server if the one of the attempt was used before, and

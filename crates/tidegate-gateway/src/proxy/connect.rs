@@ -10,7 +10,6 @@ use tidegate::isolate::{Entry, Verdict};
 use tidegate::net::{Channel, ChannelOptions, Client, Handler, NetError};
 use tidegate::promise::{Completion, Outcome};
 
-use super::answer::Answer;
 use super::held::{Admission, Held};
 use super::line::{Line, Passage};
 use super::live::{ProxyRoute, RouteBasis, TunnelRoute};
@@ -71,8 +70,7 @@ impl Connecting {
                 }
                 Outcome::Failure(why) if NetError::is_out_of_descriptors(why) => {
                     entry.verdict(Verdict::Ignored);
-                    let why = chosen.hide_in(&why.to_string());
-                    self.out_of_descriptors(&why, back);
+                    self.out_of_descriptors(&why.to_string(), back);
                 }
                 _ => self.failed(&entry, limit, back),
             }
@@ -80,12 +78,7 @@ impl Connecting {
     }
 
     /// Makes the connection to the server, in the time of the route at most.
-    fn connect(
-        &self,
-        proxy: &ProxyRoute,
-        chosen: &Chosen<Answer>,
-        limit: Duration,
-    ) -> Completion<Channel> {
+    fn connect(&self, proxy: &ProxyRoute, chosen: &Chosen, limit: Duration) -> Completion<Channel> {
         let other = self.client.clone();
         let options = ChannelOptions {
             connect_timeout: proxy.upstream.connect_timeout().min(limit),

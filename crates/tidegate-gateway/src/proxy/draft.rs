@@ -14,7 +14,6 @@ use tidegate::isolate::{Isolation, RetryBudget};
 use tidegate_core::internal::as_nanos;
 use tidegate_http::FilesError;
 
-use super::answer::Answer;
 use super::gate::Gate;
 use super::live::{
     Action, Fallback, FallbackRoute, Live, ProxyRoute, RouteBasis, RouteState, TunnelRoute,
@@ -27,7 +26,7 @@ use crate::config::{Config, Named};
 use crate::fields::Rewriting;
 use crate::parts::Parts;
 
-type Upstreams = HashMap<String, Arc<UpstreamState<Answer>>>;
+type Upstreams = HashMap<String, Arc<UpstreamState>>;
 
 /// A configuration whose files are read, and that is not in force.
 pub(crate) struct Draft {
@@ -172,25 +171,11 @@ fn upstreams(
     before: Option<&Live>,
     parts: &Parts,
 ) -> Result<Upstreams, BuildError> {
-    let shown = config.origins.iter();
-    let shown = shown.filter(|origin| origin.path.starts_with("upstream."));
-    let shown: HashMap<&str, &str> = shown
-        .map(|origin| (&*origin.path, &*origin.shown))
-        .collect();
     let mut upstreams = HashMap::new();
     for upstream in &config.upstreams {
         let (name, value) = (&upstream.name, &upstream.value);
-        // An address with a variable is shown as it is in the file.
-        let label = |(index, server): (usize, &types::Server)| {
-            let path = format!("upstream.{name}.servers[{index}].at");
-            match shown.get(&*path) {
-                Some(shown) => Arc::from(shown.trim_matches('"')),
-                None => Arc::from(server.at.to_string()),
-            }
-        };
-        let labels = value.servers.iter().enumerate().map(label).collect();
         let old = before.and_then(|before| before.upstreams.get(name));
-        let made = UpstreamState::new(name, value, labels, old, parts);
+        let made = UpstreamState::new(name, value, old, parts);
         let made = made.map_err(|why| BuildError::new("upstream", name, why))?;
         upstreams.insert(name.clone(), made);
     }

@@ -175,7 +175,7 @@ pub(super) struct State {
     pub(super) continued: bool,
     pub(super) tries: Option<Tries>,
     /// The server of the last attempt.
-    pub(super) server: Option<Chosen<Answer>>,
+    pub(super) server: Option<Chosen>,
     /// Why the last attempt has failed that was made before the one in progress.
     failed: Option<Reason>,
     /// Why the request goes to the upstream of the fallback, if it does.
@@ -277,7 +277,7 @@ impl State {
     /// Ends a request whose response was sent as a whole, and that has nothing else to stop. Returns
     /// its stage, to be dropped outside of the lock, and its last server. Returns `None` for others,
     /// which end by [`end`](Self::end).
-    pub(super) fn end_sent(&mut self) -> Option<(Stage, Option<Chosen<Answer>>)> {
+    pub(super) fn end_sent(&mut self) -> Option<(Stage, Option<Chosen>)> {
         let is_plain = matches!(self.back, Some(Back::Sent))
             && self.body.is_none()
             && self.tries.is_none()
@@ -323,7 +323,7 @@ impl State {
 /// What a request has done, and its last server.
 pub(super) struct Ended {
     pub(super) done: Done,
-    pub(super) server: Option<Chosen<Answer>>,
+    pub(super) server: Option<Chosen>,
 }
 
 /// What is left of a request that has ended.

@@ -12,7 +12,6 @@ use tidegate::http::Files;
 use tidegate::isolate::{Command, Isolation, Retry, RetryBudget};
 use tidegate_core::internal::as_nanos;
 
-use super::answer::Answer;
 use super::gate::Gate;
 use super::logged::Counts;
 use super::reply::Fixed;
@@ -30,7 +29,7 @@ pub(crate) struct Live {
     pub(crate) config: Config,
     /// At the positions of the table.
     pub(super) routes: Vec<RouteState>,
-    pub(super) upstreams: HashMap<String, Arc<UpstreamState<Answer>>>,
+    pub(super) upstreams: HashMap<String, Arc<UpstreamState>>,
 }
 
 /// A route that is in force.
@@ -78,7 +77,7 @@ pub(super) enum Action {
 pub(super) struct ProxyRoute {
     pub(super) route: Arc<RouteBasis>,
     pub(super) command: Command,
-    pub(super) upstream: Arc<UpstreamState<Answer>>,
+    pub(super) upstream: Arc<UpstreamState>,
     pub(super) retry: Option<Retry<Infallible>>,
     /// The budget of the retries, for operators.
     pub(super) budget: Option<RetryBudget>,
@@ -175,7 +174,7 @@ pub(super) enum Fallback {
 #[derive(Debug)]
 pub(super) struct FallbackRoute {
     pub(super) command: Command,
-    pub(super) upstream: Arc<UpstreamState<Answer>>,
+    pub(super) upstream: Arc<UpstreamState>,
 }
 
 impl Live {

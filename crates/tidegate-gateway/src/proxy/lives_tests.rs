@@ -16,7 +16,6 @@ use tidegate::promise::Promise;
 use tidegate_net::internal::{LocalListener, LocalNetwork, LocalSocket};
 use tidegate_testkit::until;
 
-use super::answer::Answer;
 use super::upstream::UpstreamState;
 use super::{Draft, Front, Gate, Live, Lives, ProxyService};
 use crate::config::{Config, Disk, load};
@@ -80,7 +79,7 @@ struct World {
 /// What was in force before a reload.
 struct Old {
     live: Weak<Live>,
-    upstreams: Vec<Weak<UpstreamState<Answer>>>,
+    upstreams: Vec<Weak<UpstreamState>>,
 }
 
 impl Old {

@@ -9,61 +9,42 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tidegate::http::client::{ExchangeHandler, Upstream};
+use tidegate::http::client::Upstream;
 
 use super::addresses::{Addresses, FirstLookup, name_of};
+use super::answer::Answer;
 use super::roster::{Identity, Roster};
 use super::target::{Place, calls, target};
 use crate::admin::ServerReport;
 use crate::balance::ServerState;
-use crate::config::{Address, ShownText, types};
+use crate::config::{Address, types};
 use crate::health::{Checked, Checker};
 use crate::parts::Parts;
 use crate::tls::Trust;
 
 /// The servers of an upstream, and their states in the same order.
-pub(super) struct Members<H: ExchangeHandler> {
-    list: Vec<Member<H>>,
+pub(super) struct Members {
+    list: Vec<Member>,
     pub(super) states: Vec<ServerState>,
 }
 
-/// A server. `H` is the handler of its responses.
-struct Member<H: ExchangeHandler> {
+/// A server.
+#[derive(Clone)]
+struct Member {
     identity: Identity,
     weight: u32,
     addresses: Addresses,
-    /// The setting as operators see it.
-    base: Arc<str>,
     /// The address as operators see it.
     label: Arc<str>,
-    /// The name in the certificate, if it is another one than in the address.
-    name: Option<ShownText>,
-    target: Upstream<H>,
+    target: Upstream<Answer>,
     /// Dropping the last one ends the checks.
     checker: Option<Arc<Checker>>,
-}
-
-impl<H: ExchangeHandler> Clone for Member<H> {
-    fn clone(&self) -> Self {
-        Self {
-            identity: self.identity.clone(),
-            weight: self.weight,
-            addresses: self.addresses.clone(),
-            base: Arc::clone(&self.base),
-            label: Arc::clone(&self.label),
-            name: self.name.clone(),
-            target: self.target.clone(),
-            checker: self.checker.clone(),
-        }
-    }
 }
 
 /// What members are made of.
 pub(super) struct Recipe<'a> {
     pub(super) upstream: &'a str,
     pub(super) config: &'a types::Upstream,
-    /// The settings as operators see them.
-    pub(super) labels: &'a [Arc<str>],
     /// The first lookups of the settings.
     pub(super) firsts: &'a [FirstLookup],
     /// With TLS.
@@ -73,14 +54,14 @@ pub(super) struct Recipe<'a> {
 }
 
 /// The members before, and what of them stays besides the states of their servers.
-pub(super) struct Before<'a, H: ExchangeHandler> {
-    pub(super) members: &'a Members<H>,
+pub(super) struct Before<'a> {
+    pub(super) members: &'a Members,
     /// The connections are made in the same way.
     pub(super) same_connections: bool,
     pub(super) same_checks: bool,
 }
 
-impl<H: ExchangeHandler> Members<H> {
+impl Members {
     /// Makes the members for the addresses that each setting stands for. `None` means that a setting
     /// says where to connect, or that its name is not found yet. A server that was there before stays, and a drained one stays drained.
     ///
@@ -90,7 +71,7 @@ impl<H: ExchangeHandler> Members<H> {
     pub(super) fn new(
         recipe: &Recipe<'_>,
         known: &[Option<Vec<SocketAddr>>],
-        before: Option<&Before<'_, H>>,
+        before: Option<&Before<'_>>,
     ) -> Result<Self, String> {
         let mut places = Vec::new();
         for (index, known) in known.iter().enumerate() {
@@ -152,7 +133,7 @@ impl<H: ExchangeHandler> Members<H> {
         }
     }
 
-    fn find(&self, identity: &Identity) -> Option<&Member<H>> {
+    fn find(&self, identity: &Identity) -> Option<&Member> {
         self.list.iter().find(|own| own.identity == *identity)
     }
 
@@ -165,7 +146,7 @@ impl<H: ExchangeHandler> Members<H> {
     }
 
     /// Returns the connections to a server.
-    pub(super) fn target(&self, server: usize) -> &Upstream<H> {
+    pub(super) fn target(&self, server: usize) -> &Upstream<Answer> {
         &self.list[server].target
     }
 
@@ -180,23 +161,12 @@ impl<H: ExchangeHandler> Members<H> {
         &self.list[server].label
     }
 
-    /// Returns a message about a server in which a variable is as it is in the file.
-    pub(super) fn hide_in(&self, server: usize, message: &str) -> String {
-        let Member {
-            identity,
-            label,
-            name,
-            ..
-        } = &self.list[server];
-        identity.at.hide_server(message, label, name.as_ref())
-    }
-
     /// Drains the servers that operators see under this name, or ends their drain. Returns `false`
     /// if there is none.
     pub(super) fn drain(&self, name: &str, draining: bool) -> bool {
         let mut found = false;
         for (member, state) in self.list.iter().zip(&self.states) {
-            if *member.label == *name || *member.base == *name {
+            if *member.label == *name || member.identity.at.to_string() == name {
                 state.set_draining(draining);
                 found = true;
             }
@@ -248,32 +218,21 @@ impl Recipe<'_> {
         }
     }
 
-    /// Returns the name in the certificate, if it is another one than in the address.
-    fn name(&self) -> Option<ShownText> {
-        self.config.tls.as_ref().and_then(|tls| tls.name.clone())
-    }
-
     /// Makes a member, or takes over that of before. Its server is the same as before in any case.
-    fn member<H: ExchangeHandler>(
+    fn member(
         &self,
         index: usize,
         (identity, addresses): (Identity, Addresses),
         place: (usize, usize),
-        before: Option<&Before<'_, H>>,
-    ) -> Result<(Member<H>, ServerState), String> {
+        before: Option<&Before<'_>>,
+    ) -> Result<(Member, ServerState), String> {
         let weight = self.config.servers[index].weight;
-        let base = Arc::clone(&self.labels[index]);
-        let label = match addresses.best() {
-            Some(address) => Arc::from(format!("{base}@{}", address.ip())),
-            None => Arc::clone(&base),
+        let at = &identity.at;
+        let label: Arc<str> = match addresses.best() {
+            Some(address) => format!("{at}@{}", address.ip()).into(),
+            None => at.to_string().into(),
         };
         let state = self.roster.server(&identity, weight, self.most());
-        if base.contains("${") {
-            let number = identity.at.as_number().into_iter();
-            let all = number.chain(addresses.known().iter().copied());
-            let peers = &self.parts.reports.peers;
-            all.for_each(|address| peers.hide(address, &state, &label));
-        }
         if addresses.are_awaited() {
             state.set_no_address();
         }
@@ -289,7 +248,6 @@ impl Recipe<'_> {
         let mut member = match kept {
             Some((_, old)) => Member {
                 weight,
-                base,
                 label,
                 ..old.clone()
             },
@@ -300,9 +258,7 @@ impl Recipe<'_> {
                     identity,
                     weight,
                     addresses,
-                    base,
                     label,
-                    name: self.name(),
                     checker: None,
                 }
             }
@@ -319,9 +275,9 @@ impl Recipe<'_> {
     }
 
     /// Makes the health checks of a server, if it has any and can be reached.
-    fn check<H: ExchangeHandler>(
+    fn check(
         &self,
-        member: &Member<H>,
+        member: &Member,
         state: &ServerState,
         place: (usize, usize),
     ) -> Option<Arc<Checker>> {
@@ -334,7 +290,6 @@ impl Recipe<'_> {
             at: at.clone(),
             addresses: member.addresses.known().to_vec(),
             label: Arc::clone(&member.label),
-            name: member.name.clone(),
             state: state.clone(),
             client: client.max_connections(1).build(),
             url,

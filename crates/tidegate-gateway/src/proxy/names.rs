@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate::http::client::ExchangeHandler;
 use tidegate::promise::Outcome;
 
 use super::addresses::name_of;
@@ -14,7 +13,7 @@ use super::upstream::{UpstreamState, locked};
 /// The shortest time between two lookups of a name.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-impl<H: ExchangeHandler> UpstreamState<H> {
+impl UpstreamState {
     /// Looks up the names of all settings.
     pub(super) fn look_up_names(self: &Arc<Self>) {
         for setting in 0..self.config.servers.len() {
@@ -89,8 +88,8 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         let is_new = known.members.set_not_found(at);
         drop(known);
         if is_new {
-            let (name, label) = (&self.name, &self.labels[setting]);
-            let what = format!("upstream.{name} {label}: the name is not found {when}");
+            let name = &self.name;
+            let what = format!("upstream.{name} {at}: the name is not found {when}");
             self.parts
                 .reports
                 .change("resolver", what.trim_end().to_owned());
@@ -100,7 +99,8 @@ impl<H: ExchangeHandler> UpstreamState<H> {
 
     /// Takes over the addresses of a name. A name that is not found keeps its addresses.
     fn learn(self: &Arc<Self>, setting: usize, found: Result<Vec<SocketAddr>, String>) {
-        let (name, label, reports) = (&self.name, &self.labels[setting], &self.parts.reports);
+        let (name, reports) = (&self.name, &self.parts.reports);
+        let at = &self.config.servers[setting].at;
         let mut found = match found {
             Ok(found) => found,
             Err(why) => {
@@ -108,7 +108,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
                     true => "it gets no requests until it is found",
                     false => "its last addresses stay",
                 };
-                let text = format!("upstream.{name} {label}: the name is not found: {why}; {then}");
+                let text = format!("upstream.{name} {at}: the name is not found: {why}; {then}");
                 return reports.problems.report("resolve", text);
             }
         };
@@ -149,7 +149,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             let upstream = Arc::clone(self);
             drop(one.execute(move || upstream.members.refresh(home)));
         }
-        let what = format!("upstream.{name} {label}: {}", texts.join(", "));
+        let what = format!("upstream.{name} {at}: {}", texts.join(", "));
         reports.change("resolver", what);
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn calls(
     let tls = trust.client.clone();
     client = client.tls(tls.handshake_timeout(config.connect_timeout));
     if let Some(other) = config.tls.as_ref().and_then(|tls| tls.name.as_ref()) {
-        (client, name) = called(client, at, other);
+        (client, name) = called(client, at, &other.0);
     }
     (client, format!("https://{name}"))
 }

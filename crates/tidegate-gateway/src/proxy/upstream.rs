@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate::http::client::{ExchangeHandler, Upstream};
+use tidegate::http::client::Upstream;
 use tidegate_core::internal::HomeCell;
 
 use super::addresses::{Addresses, FirstLookup};
+use super::answer::Answer;
 use super::copies::Copies;
 use super::members::{Before, Members, Recipe};
 use super::roster::Roster;
@@ -20,12 +21,10 @@ use crate::config::{Address, Balance};
 use crate::parts::Parts;
 use crate::tls::{Expiry, Trust};
 
-/// An upstream. `H` is the handler of responses.
-pub(super) struct UpstreamState<H: ExchangeHandler> {
+/// An upstream.
+pub(super) struct UpstreamState {
     pub(super) name: String,
     pub(super) config: types::Upstream,
-    /// The addresses of the settings as operators see them.
-    pub(super) labels: Vec<Arc<str>>,
     /// The first lookups of the settings. Nobody waits for those that are not names.
     pub(super) firsts: Vec<FirstLookup>,
     /// With TLS.
@@ -34,36 +33,31 @@ pub(super) struct UpstreamState<H: ExchangeHandler> {
     /// Its servers under all settings, and the number of its own settings there.
     pub(super) roster: Arc<Roster>,
     pub(super) number: u64,
-    pub(super) known: Mutex<Known<H>>,
+    pub(super) known: Mutex<Known>,
     /// The members, as loops see them.
-    pub(super) members: Copies<Members<H>>,
+    pub(super) members: Copies<Members>,
     /// One for each loop, and one more for all other threads.
     pickers: Vec<HomeCell<RefCell<Picker>>>,
     other: Mutex<Picker>,
 }
 
 /// What is known about the servers.
-pub(super) struct Known<H: ExchangeHandler> {
+pub(super) struct Known {
     /// The addresses of each setting, sorted. `None` if it is not a name, or not found yet.
     pub(super) addresses: Vec<Option<Vec<SocketAddr>>>,
-    pub(super) members: Arc<Members<H>>,
+    pub(super) members: Arc<Members>,
 }
 
 /// A server that takes a request.
-pub(super) struct Chosen<H: ExchangeHandler> {
-    members: Arc<Members<H>>,
+pub(super) struct Chosen {
+    members: Arc<Members>,
     server: usize,
 }
 
-impl<H: ExchangeHandler> Chosen<H> {
+impl Chosen {
     /// Returns the address of the server as operators see it.
     pub(super) fn label(&self) -> &str {
         self.members.label(self.server)
-    }
-
-    /// Returns a message about the server in which a variable is as it is in the file.
-    pub(super) fn hide_in(&self, message: &str) -> String {
-        self.members.hide_in(self.server, message)
     }
 
     /// Returns where the server is: its setting, and the addresses of its name.
@@ -72,12 +66,12 @@ impl<H: ExchangeHandler> Chosen<H> {
     }
 
     /// Returns the connections to the server.
-    pub(super) fn target(&self) -> &Upstream<H> {
+    pub(super) fn target(&self) -> &Upstream<Answer> {
         self.members.target(self.server)
     }
 }
 
-impl<H: ExchangeHandler> UpstreamState<H> {
+impl UpstreamState {
     /// Makes an upstream. One that has not changed is the same as before, and servers that have not
     /// changed keep their connections and their requests in flight. The files of TLS are read again;
     /// if their contents have changed, new requests get new connections.
@@ -88,7 +82,6 @@ impl<H: ExchangeHandler> UpstreamState<H> {
     pub(super) fn new(
         name: &str,
         config: &types::Upstream,
-        labels: Vec<Arc<str>>,
         before: Option<&Arc<Self>>,
         parts: &Parts,
     ) -> Result<Arc<Self>, String> {
@@ -100,7 +93,6 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         };
         if let Some(before) = before
             && before.config == *config
-            && before.labels == labels
             && trusts_same(before)
         {
             return Ok(Arc::clone(before));
@@ -110,7 +102,6 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         let recipe = Recipe {
             upstream: name,
             config,
-            labels: &labels,
             firsts: &firsts,
             trust: trust.as_deref(),
             parts,
@@ -139,7 +130,6 @@ impl<H: ExchangeHandler> UpstreamState<H> {
             known: Mutex::new(Known { addresses, members }),
             number: roster.number(),
             roster,
-            labels,
             firsts,
             trust,
         });
@@ -170,7 +160,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
     }
 
     /// Applies the settings to the servers. Called when the settings are in force. Returns the members.
-    pub(super) fn apply(&self) -> Arc<Members<H>> {
+    pub(super) fn apply(&self) -> Arc<Members> {
         let members = self.newest();
         members.set_max_in_flight(self.config.max_in_flight.map(|most| most.0));
         members.end_checks(&self.roster);
@@ -180,11 +170,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
 
     /// Chooses a server and reserves a place, on loop `home`. `avoid` is the server of an earlier
     /// attempt.
-    pub(super) fn pick(
-        &self,
-        home: usize,
-        avoid: Option<&Chosen<H>>,
-    ) -> Option<(Chosen<H>, Lease)> {
+    pub(super) fn pick(&self, home: usize, avoid: Option<&Chosen>) -> Option<(Chosen, Lease)> {
         let members = self.members.get(home);
         let avoid = avoid.filter(|avoid| Arc::ptr_eq(&avoid.members, &members));
         let avoid = avoid.map(|avoid| avoid.server);
@@ -233,7 +219,6 @@ impl<H: ExchangeHandler> UpstreamState<H> {
         Recipe {
             upstream: &self.name,
             config: &self.config,
-            labels: &self.labels,
             firsts: &self.firsts,
             trust: self.trust.as_deref(),
             parts: &self.parts,
@@ -242,7 +227,7 @@ impl<H: ExchangeHandler> UpstreamState<H> {
     }
 
     /// Returns the members that were made last.
-    fn newest(&self) -> Arc<Members<H>> {
+    fn newest(&self) -> Arc<Members> {
         Arc::clone(&locked(&self.known).members)
     }
 
@@ -266,11 +251,10 @@ fn trust(
     read.transpose().map_err(|wrong| wrong.why)
 }
 
-impl<H: ExchangeHandler> fmt::Debug for UpstreamState<H> {
+impl fmt::Debug for UpstreamState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UpstreamState")
             .field("name", &self.name)
-            .field("servers", &self.labels)
             .finish_non_exhaustive()
     }
 }

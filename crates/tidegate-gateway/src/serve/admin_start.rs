@@ -16,8 +16,6 @@ use crate::resolver::Resolver;
 /// What the listener for operators needs, before it listens.
 pub(super) struct AdminStart {
     settings: Named<Admin>,
-    /// Its address as it is in the file, if a variable is in it.
-    shown: Option<String>,
     access: AdminAccess,
     /// The addresses of its name, if it has one.
     found: Vec<SocketAddr>,
@@ -41,12 +39,10 @@ impl AdminStart {
         };
         let access = AdminAccess::read(&settings.value, file.disk());
         let access = access.map_err(|why| why.to_string())?;
-        let shown = config.with_variable("listen.admin.at");
         let found = resolver.wait_for_listener(&settings.value.at);
-        let found = found.map_err(|why| not_listening(&settings.value.at, shown, &why))?;
+        let found = found.map_err(|why| not_listening(&settings.value.at, &why))?;
         Ok(Some(Self {
             settings: settings.clone(),
-            shown: shown.map(str::to_owned),
             access,
             found,
             streams: StreamSettings::from_properties(&|name| file.variable(name))?,
@@ -78,7 +74,7 @@ impl AdminStart {
         let access = (self.access, Some(self.found));
         let started = AdminListener::start_with(settings, access, parts, own);
         let admin = started.map_err(|why| match why {
-            AdminError::Listen { at, why } => not_listening(&at, self.shown.as_deref(), &why),
+            AdminError::Listen { at, why } => not_listening(&at, &why),
             AdminError::Token(why) => why,
         })?;
         let at = AdminAddress::new(&settings.at, admin.local_addr());
@@ -89,13 +85,7 @@ impl AdminStart {
     }
 }
 
-/// Says why the listener cannot be opened. An address with a variable is as it is in the file.
-fn not_listening(at: &Address, shown: Option<&str>, why: &str) -> String {
-    match shown {
-        Some(shown) => {
-            let why = at.hide_in(why, shown);
-            format!("listen.admin.at: cannot listen on {shown}: {why}")
-        }
-        None => format!("listen.admin.at: cannot listen on {at}: {why}"),
-    }
+/// Says why the listener cannot be opened.
+fn not_listening(at: &Address, why: &str) -> String {
+    format!("listen.admin.at: cannot listen on {at}: {why}")
 }

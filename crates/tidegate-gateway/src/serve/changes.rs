@@ -20,8 +20,7 @@ use tidegate::net::Listener as Socket;
 
 use super::error::StartError;
 use super::listener::{Listening, NewCertificates, Prepared};
-use crate::config::types::Listener;
-use crate::config::{Config, Named};
+use crate::config::Config;
 use crate::parts::Parts;
 use crate::proxy::Lives;
 
@@ -104,7 +103,7 @@ impl Changes {
                     self.kept.push(Arc::clone(open));
                 }
                 Some(open) => {
-                    let prepared = Prepared::new(listener, label(config, listener), on.parts)?;
+                    let prepared = Prepared::new(listener, on.parts)?;
                     self.changed.push((Arc::clone(open), prepared));
                 }
                 None => new.push(listener),
@@ -112,7 +111,7 @@ impl Changes {
         }
         // Which ones go is known now.
         for listener in new {
-            let prepared = Prepared::new(listener, label(config, listener), on.parts)?;
+            let prepared = Prepared::new(listener, on.parts)?;
             match prepared.clone().open(on.lives, on.parts, false) {
                 Ok(open) => self.added.push(Arc::new(open)),
                 Err(why) if why.is_in_use() && self.is_blocked(&prepared, open) => {
@@ -213,15 +212,5 @@ fn share(socket: &Socket, yes: bool) {
     if let Socket::Tcp(socket) = socket {
         // Without it, binding fails, and says so.
         let _ = set_socket_reuseport(socket, yes);
-    }
-}
-
-/// Returns the address of a listener as it is in the file.
-pub(super) fn label(config: &Config, listener: &Named<Listener>) -> String {
-    let path = format!("listen.{}.at", listener.name);
-    let shown = config.origins.iter().find(|origin| origin.path == path);
-    match shown {
-        Some(origin) => origin.shown.trim_matches('"').to_owned(),
-        None => listener.value.at.to_string(),
     }
 }

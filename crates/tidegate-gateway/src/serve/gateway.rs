@@ -9,7 +9,7 @@ use tidegate::isolate::Isolation;
 use tidegate::net::NetGroup;
 use tidegate::promise::Completion;
 
-use super::changes::{Changes, Ground, label};
+use super::changes::{Changes, Ground};
 use super::error::StartError;
 use super::held::Held;
 use super::listener::{Listening, NewCertificates, Prepared};
@@ -439,7 +439,7 @@ impl Unopened {
         let draft = Draft::new(config, None, &parts)?;
         let live = draft.finish(None, &parts.isolation, &gate)?;
         let listeners = live.config.listeners.iter();
-        let listeners = listeners.map(|one| Prepared::new(one, label(&live.config, one), &parts));
+        let listeners = listeners.map(|one| Prepared::new(one, &parts));
         Ok(Self {
             listeners: listeners.collect::<Result<_, _>>()?,
             lives: Lives::new(&gate, &live),

@@ -30,8 +30,6 @@ pub(super) struct Listening {
     pub(super) name: String,
     pub(super) config: types::Listener,
     pub(super) server: HttpServer,
-    /// The address as it is in the file.
-    label: String,
     tls: Option<TlsServer>,
     /// When its certificates expire.
     expiries: Mutex<Vec<Option<Expiry>>>,
@@ -44,8 +42,6 @@ pub(super) struct Listening {
 pub(super) struct Prepared {
     name: String,
     config: types::Listener,
-    /// The address as it is in the file.
-    label: String,
     /// The addresses of its name, if it has one.
     found: Vec<SocketAddr>,
     tls: Option<TlsServer>,
@@ -53,15 +49,13 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Reads the certificates of a listener, and looks up its name. `label` is its address as it is in the
-    /// file.
+    /// Reads the certificates of a listener, and looks up its name.
     ///
     /// # Errors
     ///
     /// Which file is wrong, or the name is not found.
     pub(super) fn new(
         listener: &Named<types::Listener>,
-        label: String,
         parts: &Parts,
     ) -> Result<Self, StartError> {
         let now = (parts.reports.wall)();
@@ -72,7 +66,6 @@ impl Prepared {
         let mut prepared = Self {
             name: listener.name.clone(),
             config: listener.value.clone(),
-            label,
             found: Vec::new(),
             tls: read.map(Certificates::into_server),
             expiries: expiries.unwrap_or_default(),
@@ -88,7 +81,6 @@ impl Prepared {
         Self {
             name: old.name.clone(),
             config: old.config.clone(),
-            label: old.shown_address(),
             found: Vec::new(),
             tls: old.tls.clone(),
             expiries: old.known_expiries().clone(),
@@ -206,7 +198,6 @@ impl Prepared {
         Ok(Listening {
             name: self.name,
             config: self.config,
-            label: self.label,
             server,
             tls: self.tls,
             expiries: Mutex::new(self.expiries),
@@ -214,10 +205,9 @@ impl Prepared {
         })
     }
 
-    /// Says why it cannot be opened. An address with a variable is not shown.
+    /// Says why it cannot be opened.
     fn error(&self, why: &str) -> StartError {
-        let why = self.config.at.hide_in(why, &self.label);
-        StartError::listen(&self.name, &self.label, why)
+        StartError::listen(&self.name, &self.config.at.to_string(), why)
     }
 }
 
@@ -303,14 +293,6 @@ impl Listening {
     fn known_expiries(&self) -> MutexGuard<'_, Vec<Option<Expiry>>> {
         let known = self.expiries.lock();
         known.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the address for a message or a label: one with a variable is as it is in the file.
-    pub(super) fn shown_address(&self) -> String {
-        match self.label.contains("${") {
-            true => self.label.clone(),
-            false => self.address(),
-        }
     }
 
     /// Returns the address on which clients reach the listener.

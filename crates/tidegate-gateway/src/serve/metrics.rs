@@ -12,7 +12,7 @@ use crate::admin::ServerReport;
 impl Collect for Gateway {
     fn collect(&self, visitor: &mut dyn MetricVisitor) {
         for open in self.listening() {
-            let server = &open.shown_address();
+            let server = &open.address();
             let mut named = Named { server, visitor };
             open.server.collect(&mut named);
             open.server.server().collect(&mut named);

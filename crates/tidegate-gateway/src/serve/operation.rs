@@ -246,18 +246,6 @@ impl Operation {
         addresses
     }
 
-    /// Returns the name and the address of each listener for a message: one with a variable is as it is in
-    /// the file.
-    pub(super) fn shown_addresses(&self) -> Vec<(String, String)> {
-        let live = self.operator.gateway.live();
-        let shown = self.addresses().into_iter().map(|(name, address)| {
-            let at = live.config.with_variable(&format!("listen.{name}.at"));
-            let address = at.map_or(address, str::to_owned);
-            (name, address)
-        });
-        shown.collect()
-    }
-
     #[cfg(test)]
     pub(super) fn has_changed(&self, now: Duration, disk: &dyn crate::config::Disk) -> bool {
         let now = u64::try_from(now.as_nanos()).unwrap();

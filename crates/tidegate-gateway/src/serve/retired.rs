@@ -20,7 +20,7 @@ pub(super) struct Retired {
 impl Retired {
     pub(super) fn new(open: &Arc<Listening>) -> Self {
         Self {
-            address: open.shown_address(),
+            address: open.address(),
             server: open.server.clone(),
         }
     }

@@ -115,7 +115,7 @@ fn run_until_end(file: ConfigFile, out: &mut dyn Write) -> Ended {
         Ok(operation) => operation.into(),
         Err(ended) => return ended,
     };
-    for (name, address) in operation.shown_addresses() {
+    for (name, address) in operation.addresses() {
         say(out, &format!("{name} listens on {address}"));
     }
     let changed = send.clone();
@@ -228,13 +228,12 @@ fn parts() -> tidegate::Result<OperationParts> {
     let reports = Reports::new(Clock::system());
     let group = |name: &str, loops: usize| {
         let problems = Arc::clone(&reports.problems);
-        let peers = Arc::clone(&reports.peers);
         let report = move |home: &str, why: &Unhandled<'_>| {
             let kind = match why {
                 Unhandled::ChannelError { .. } => "connection",
                 _ => "unhandled",
             };
-            problems.report(kind, peers.hide_in(&format!("{home}: {why}")));
+            problems.report(kind, format!("{home}: {why}"));
         };
         NetGroup::builder(name)
             .loops(loops)

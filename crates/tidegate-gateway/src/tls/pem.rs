@@ -59,13 +59,11 @@ pub(super) fn wrong(path: &FilePath, why: impl ToString) -> String {
 mod tests {
     //! Files that cannot be read.
 
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]
     fn only_regular_files_are_read() {
-        let path = FilePath::from(PathBuf::from("/dev/null"));
+        let path = FilePath::from("/dev/null");
         let all = [
             certificates(&path).unwrap_err(),
             key(&path).unwrap_err(),

@@ -1,4 +1,4 @@
-//! No output contains a secret or the value of a variable.
+//! No output contains a secret or a text from a variable.
 
 use std::path::Path;
 
@@ -77,7 +77,6 @@ fn a_mistake_shows_no_secret() {
         "[route.a]\nrewrite = { request = { authorization = \"marker\\n\" } }\n",
         "[route.a]\nrewrite.request.authorization = \"marker\n",
         "[route.a]\nredirect = \"/{${TOKEN}}\"\n",
-        "[listen]\na = \"${TOKEN}:1\"\nb = \"${TOKEN}:1\"\n",
         "[route.a]\ntimeout = \"${TOKEN}\"\nrespond = 200\n",
         "[route.a]\nupstream = \"${TOKEN}\"\n",
         "[route.a]\nrespond = 200\nlimit = { kind = \"${TOKEN}\" }\n",

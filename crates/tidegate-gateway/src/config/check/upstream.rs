@@ -65,7 +65,7 @@ impl Checks<'_> {
     }
 
     fn tls_to_servers(&mut self, upstream: &Named<Upstream>, tls: &UpstreamTls) {
-        if tls.name.as_ref().is_some_and(|name| !is_host(name)) {
+        if tls.name.as_ref().is_some_and(|name| !is_host(&name.0)) {
             let what = "no certificate can have this name";
             let expected = "a host in ASCII, such as `\"orders.example\"`";
             self.add("upstream", upstream, "tls.name", what, expected);

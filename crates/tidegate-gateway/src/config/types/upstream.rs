@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use crate::config::address::Address;
 use crate::config::setting::settings;
-use crate::config::shown::ShownText;
-use crate::config::values::{Balance, Count, FilePath, HealthKind, Statuses};
+use crate::config::values::{Balance, Count, FilePath, HealthKind, HostName, Statuses, Written};
 
 settings! {
     /// A service: servers of which each can take a request.
@@ -46,7 +45,7 @@ settings! {
         /// What is checked.
         kind: HealthKind = HealthKind::Http,
         /// The path of the request.
-        path: ShownText = ShownText::from("/"),
+        path: Written<String> = Written::from("/"),
         /// The time between two checks.
         every: Duration = Duration::from_secs(5),
         /// The time for a check.
@@ -66,7 +65,7 @@ settings! {
     /// TLS to the servers of an upstream. The files are read again when they change.
     pub struct UpstreamTls {
         /// The name in the certificate; off means the name in the address.
-        name: Option<ShownText> = None,
+        name: Option<HostName> = None,
         /// The roots to trust, in PEM; off means those of the platform. A relative path begins at the working directory of the
         /// process.
         roots: Option<FilePath> = None,
