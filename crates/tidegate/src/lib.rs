@@ -568,10 +568,10 @@ pub mod http {
     pub mod codec {
         #[doc(inline)]
         pub use tidegate_http::codec::{
-            BodyEncoder, BodyEvent, BodyFraming, BodyLimits, BodyPart, EncodeError, Field,
-            FieldLines, Fields, HeadLimits, HeadTable, HttpDate, KnownField, OwnedRequestHead,
-            OwnedResponseHead, RefusalReason, RequestDecoder, RequestHead, ResponseDecoder,
-            ResponseHead, TargetForm, Trailers, Version, encode,
+            BodyEncoder, BodyEvent, BodyFraming, BodyLimits, EncodeError, Field, FieldLines,
+            Fields, HeadLimits, HeadTable, HttpDate, KnownField, OwnedRequestHead, RefusalReason,
+            RequestDecoder, RequestHead, ResponseDecoder, ResponseHead, TargetForm, Trailers,
+            Version, encode,
         };
     }
 }

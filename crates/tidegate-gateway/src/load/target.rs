@@ -48,9 +48,9 @@ impl Target {
         }
         let framing = BodyFraming::Length(body.len() as u64);
         if !body.is_empty() {
-            encode::framing(&mut out, framing).map_err(|why| why.to_string())?;
+            encode::framing(&mut out, framing);
         }
-        encode::head_end(&mut out).map_err(|why| why.to_string())?;
+        encode::head_end(&mut out);
         out.extend_from_slice(body);
         Ok(Self {
             host,

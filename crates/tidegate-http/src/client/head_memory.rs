@@ -32,7 +32,7 @@ pub(super) fn encoded(head: &OwnedRequestHead) -> Bytes {
             rests[0].reserve(BLOCK);
         }
         let rest = &mut rests[0];
-        head.write_to(rest);
+        head.encode(rest);
         Some(rest.split().freeze())
     });
     shared.ok().flatten().unwrap_or_else(|| head.to_bytes())

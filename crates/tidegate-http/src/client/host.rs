@@ -4,10 +4,11 @@ use std::future::Future;
 use std::net::TcpStream;
 #[cfg(unix)]
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::internal::FastClock;
+use tidegate_loop::EventLoop;
 use tidegate_net::{
     Address, Channel, Client as Connector, ClientBuilder as ConnectorBuilder, NetGroup,
     PipelineBuilder,
@@ -24,27 +25,6 @@ use super::pool::{Lease, Pool, Reservation};
 use super::slot::{Link, Owner, Record};
 use super::url::Url;
 use crate::codec::HeadLimits;
-
-/// A connection that is being made.
-pub(super) struct Connecting<R: ExchangeHandler> {
-    pub(super) channel: Completion<Channel>,
-    /// Held by the attempts to connect alone.
-    pub(super) reservation: Weak<Reservation<Link<R>>>,
-}
-
-impl<R: ExchangeHandler> Connecting<R> {
-    /// Returns the connect, and what takes its lease out once it has succeeded: `None` if the
-    /// connection has ended already.
-    pub(super) fn split(
-        self,
-    ) -> (
-        Completion<Channel>,
-        impl FnOnce() -> Option<Lease<Link<R>>> + Send + 'static,
-    ) {
-        let reservation = self.reservation;
-        (self.channel, move || reservation.upgrade()?.take())
-    }
-}
 
 /// What makes connections interchangeable.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -133,36 +113,35 @@ impl<R: ExchangeHandler> Host<R> {
         })
     }
 
-    /// Makes a connection on loop `at`. The lease is taken out of the result when the connect has
-    /// succeeded. Otherwise it ends with the last socket of the connect, also if that is cancelled.
-    pub(super) fn connect(&self, at: usize, mut lease: Lease<Link<R>>) -> Connecting<R> {
+    /// Makes a connection on loop `at`. Also returns what takes its lease out once the connect has
+    /// succeeded: `None` if the connection has ended already. Otherwise the lease ends with the last
+    /// socket of the connect, also if that is cancelled.
+    pub(super) fn connect(
+        &self,
+        at: usize,
+        mut lease: Lease<Link<R>>,
+    ) -> (
+        Completion<Channel>,
+        impl FnOnce() -> Option<Lease<Link<R>>> + Send + 'static,
+    ) {
         lease.set_loop(at);
         let reservation = Reservation::new(lease);
+        // Held by the attempts to connect alone.
         let (weak, limits) = (Arc::downgrade(&reservation), self.limits);
         let connector = self.connector_of(move || {
             Connection::new(limits, HeadLimits::DEFAULT).holding(&reservation)
         });
         let channel = self.connect_with(&connector, at);
-        Connecting {
-            channel,
-            reservation: weak,
-        }
+        (channel, move || weak.upgrade()?.take())
     }
 
     fn connect_with(&self, connector: &Connector, at: usize) -> Completion<Channel> {
-        let home = self.group.loops().iter().nth(at);
         #[cfg(unix)]
         if let Some(path) = &self.unix {
-            return match home {
-                Some(home) => connector.connect_unix_on(home, path),
-                None => connector.connect_unix(path),
-            };
+            return connector.connect_unix_on(self.home(at), path);
         }
         let to = Address::from((self.key.host.as_str(), self.key.port));
-        match home {
-            Some(home) => connector.connect_on(home, to),
-            None => connector.connect(to),
-        }
+        connector.connect_on(self.home(at), to)
     }
 
     /// Returns what opens one connection, whose state `make` creates.
@@ -183,17 +162,18 @@ impl<R: ExchangeHandler> Host<R> {
         lease.set_loop(to);
         let reservation = Reservation::new(lease);
         let connector = self.connector_of(move || Connection::resumed(record, reservation.take()));
-        match self.group.loops().iter().nth(to) {
-            Some(home) => connector.adopt_on(home, stream),
-            None => connector.adopt(stream),
-        }
+        connector.adopt_on(self.home(to), stream)
+    }
+
+    /// Returns loop `at`.
+    fn home(&self, at: usize) -> &EventLoop {
+        let loops = self.group.loops();
+        loops.iter().nth(at).unwrap_or_else(|| loops.next())
     }
 
     /// Runs `task` on loop `at`. A loop that has ended drops it.
     pub(super) fn spawn(&self, at: usize, task: impl Future<Output = ()> + Send + 'static) {
-        if let Some(home) = self.group.loops().iter().nth(at) {
-            drop(home.spawn(task));
-        }
+        drop(self.home(at).spawn(task));
     }
 
     /// Runs `run` on loop `at` after this time.
@@ -203,9 +183,8 @@ impl<R: ExchangeHandler> Host<R> {
         after: Duration,
         run: impl FnOnce() + Send + 'static,
     ) -> Option<Completion<()>> {
-        let home = self.group.loops().iter().nth(at)?;
         // A loop that takes no more timers is ending, and the connection with it.
-        home.schedule(after, run).ok()
+        self.home(at).schedule(after, run).ok()
     }
 
     /// Returns the number of the loop of the calling thread, if it is one of the group.
@@ -220,9 +199,7 @@ impl<R: ExchangeHandler> Host<R> {
 
     /// Runs `run` on loop `at`. A loop that has ended drops it.
     pub(super) fn execute(&self, at: usize, run: impl FnOnce() + Send + 'static) {
-        if let Some(home) = self.group.loops().iter().nth(at) {
-            drop(home.execute(run));
-        }
+        drop(self.home(at).execute(run));
     }
 
     /// Returns the time of the clock of loop `at`, in nanoseconds.

@@ -22,6 +22,7 @@
 //! | `call` | one call, from the search for a connection to the end of the response |
 //! | `exchange_handler` | what receives a response: a handler of the user, or a call |
 //! | `exchange`, `upstream` | the layer below calls, for handlers |
+//! | `search` | the search for a connection, of a call or an upstream |
 //! | `host`, `pool` | the connections to one host; the pool is the same for any protocol |
 //! | `relocation` | an idle connection that moves to another loop |
 //! | `handler`, `connection` | one connection: receives the response to a request |
@@ -31,7 +32,7 @@
 //! | `head_memory` | the memory of encoded heads |
 //!
 //! Imports point downwards in this order: `request` → `redirect` → `request_body` → `call` →
-//! `upstream` → `exchange` → `relocation` → `host` → `handler` → `connection` → `slot` → `pool` → the rest.
+//! `upstream` → `exchange` → `search` → `relocation` → `host` → `handler` → `connection` → `slot` → `pool` → the rest.
 //! `request` and `redirect` use each other.
 
 mod body;
@@ -55,6 +56,7 @@ mod relocation;
 mod request;
 mod request_body;
 mod response;
+mod search;
 mod slot;
 #[cfg(test)]
 mod tests;
@@ -83,9 +85,9 @@ use tidegate_core::{Collect, MetricVisitor};
 #[cfg(feature = "tls")]
 use tidegate_net::tls::TlsClient;
 use tidegate_net::{ClientBuilder as ConnectorBuilder, NetGroup, PipelineBuilder};
-use tidegate_promise::{Completion, promise};
+use tidegate_promise::{Completion, Promise, promise};
 
-use self::call::{Call, CallReceiver, Place, Prepared};
+use self::call::{CallReceiver, Place};
 use self::config::Config;
 use self::counts::Counts;
 use self::error::Kind;
@@ -224,19 +226,12 @@ impl Client {
         Ok(Arc::clone(hosts.entry(key).or_insert(host)))
     }
 
-    fn call(
-        &self,
-        host: Arc<Host<CallReceiver>>,
-        request: Prepared,
-        timeout: Option<Duration>,
-    ) -> (Arc<Call>, Completion<Response>) {
-        let place = self.place();
-        let (promise, response) = match self.shared.group.loops().iter().nth(place.at) {
+    /// Returns the promise of a response, whose listeners run on the loop of the call.
+    fn promise(&self, place: Place) -> (Promise<Response>, Completion<Response>) {
+        match self.shared.group.loops().iter().nth(place.at) {
             Some(home) => home.promise(),
             None => promise(),
-        };
-        let call = Call::start(host, request, place, timeout, promise);
-        (call, response)
+        }
     }
 
     /// Returns where a new call runs: on the current loop, or on one of the group.

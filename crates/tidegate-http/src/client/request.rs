@@ -8,10 +8,10 @@ use bytes::{Bytes, BytesMut};
 use tidegate_promise::{CancelOnDrop, Completion, Failure, Promise};
 
 use super::Client;
-use super::call::{Call, Prepared};
+use super::call::{Call, Place, Prepared};
 use super::error::{ClientError, Kind, Phase};
 use super::method::{is_idempotent, method_of_response};
-use super::redirect::{MOST_REDIRECTS, Redirect};
+use super::redirect::{self, MOST_REDIRECTS};
 use super::request_body::RequestBody;
 use super::response::Response;
 use super::url::Url;
@@ -36,11 +36,12 @@ const OWN_FIELDS: [&str; 7] = [
 /// A mistake in the URL or in a field is reported by [`send`](RequestBuilder::send), and nothing is
 /// sent then.
 #[must_use = "nothing is sent before `send`"]
+#[derive(Clone)]
 pub struct RequestBuilder {
-    client: Client,
+    pub(super) client: Client,
     label: Arc<str>,
-    url: Result<Url, Kind>,
-    method: String,
+    pub(super) url: Result<Url, Kind>,
+    pub(super) method: String,
     pub(super) fields: BytesMut,
     pub(super) has_host: bool,
     pub(super) body: Option<Bytes>,
@@ -190,38 +191,33 @@ impl RequestBuilder {
     }
 
     fn start(self, streamed: Option<BodyFraming>) -> (Option<Arc<Call>>, Completion<Response>) {
-        let (client, timeout) = (self.client.clone(), self.timeout);
-        let label = self.label.clone();
-        let prepared = self.prepare(streamed);
-        match prepared.and_then(|(url, request)| Ok((client.host(&url)?, request))) {
-            Ok((host, request)) => {
-                let (call, response) = client.call(host, request, timeout);
-                (Some(call), response)
-            }
-            Err(kind) => {
-                let why = ClientError::new(&label, kind, Phase::Request, false, false);
-                (None, Completion::failed(Failure::new(why)))
-            }
-        }
+        let place = self.client.place();
+        let (promise, response) = self.client.promise(place);
+        (self.send_to(place, promise, streamed), response)
     }
 
-    /// Sends the request; the result arrives at `promise`.
-    pub(super) fn send_to(self, promise: Promise<Response>) {
-        let (client, timeout) = (self.client.clone(), self.timeout);
-        let label = self.label.clone();
-        let prepared = self.prepare(None);
+    /// Sends the request; the result arrives at `promise`. Returns the call, if the request is valid.
+    pub(super) fn send_to(
+        self,
+        place: Place,
+        promise: Promise<Response>,
+        streamed: Option<BodyFraming>,
+    ) -> Option<Arc<Call>> {
+        let (client, label, timeout) = (self.client.clone(), self.label.clone(), self.timeout);
+        let prepared = self.prepare(streamed);
         match prepared.and_then(|(url, request)| Ok((client.host(&url)?, request))) {
-            Ok((host, request)) => {
-                drop(Call::start(host, request, client.place(), timeout, promise));
-            }
+            Ok((host, request)) => Some(Call::start(host, request, place, timeout, promise)),
             Err(kind) => {
                 let why = ClientError::new(&label, kind, Phase::Request, false, false);
                 drop(promise.fail(Failure::new(why)));
+                None
             }
         }
     }
 
     fn prepare(self, streamed: Option<BodyFraming>) -> Result<(Url, Prepared), Kind> {
+        let follows = self.redirects > 0 && streamed.is_none();
+        let redirect = follows.then(|| redirect::follow(self.clone()));
         let url = self.url?;
         let method = Method::from(self.method.as_str());
         if method == Method::Connect && (streamed.is_some() || self.body.is_some()) {
@@ -231,21 +227,6 @@ impl RequestBuilder {
         }
         let mut head = BytesMut::with_capacity(128 + url.target.len() + self.fields.len());
         let takes_body = matches!(method, Method::Post | Method::Put | Method::Patch);
-        let redirect = (self.redirects > 0 && streamed.is_none()).then(|| {
-            let redirect = Redirect {
-                client: self.client.clone(),
-                url: url.clone(),
-                method: self.method.clone(),
-                fields: self.fields.clone().freeze(),
-                has_host: self.has_host,
-                body: self.body.clone(),
-                expects: self.expects,
-                upgrade: self.upgrade.clone(),
-                left: self.redirects,
-                timeout: self.timeout,
-            };
-            redirect.into_follow()
-        });
         let body = match streamed {
             Some(_) => Bytes::new(),
             None => self.body.unwrap_or_default(),
@@ -267,11 +248,12 @@ impl RequestBuilder {
             }
             head.extend_from_slice(&self.fields);
             if let Some(framing) = streamed {
-                encode::framing(head, framing)?;
+                encode::framing(head, framing);
             } else if takes_body || !body.is_empty() {
-                encode::framing(head, BodyFraming::Length(body.len() as u64))?;
+                encode::framing(head, BodyFraming::Length(body.len() as u64));
             }
-            encode::head_end(head)
+            encode::head_end(head);
+            Ok(())
         };
         write(&mut head).map_err(Kind::Encode)?;
         let apart = body.len() > INLINE_BODY || (expects.is_some() && streamed.is_none());

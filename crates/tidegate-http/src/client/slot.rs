@@ -64,7 +64,7 @@ impl<R: Send + 'static> Link<R> {
             connection.write_and_flush(part);
         } else {
             // The chunk ends at once, so that the server can handle it.
-            encoder.data_suffix(&mut &mut [0_u8; 2][..])?;
+            encoder.data_suffix(&mut &mut [0_u8; 2][..]);
             connection.write(line.freeze());
             connection.write(part);
             connection.write_and_flush(Bytes::from_static(b"\r\n"));

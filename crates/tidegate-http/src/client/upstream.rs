@@ -1,19 +1,15 @@
 //! A server for exchanges: how a handler gets a connection.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_net::Channel;
-use tidegate_promise::{Completion, Outcome};
-
-use super::error::{ClientError, Kind, Phase};
+use super::error::ClientError;
 use super::exchange::Exchange;
 use super::exchange_handler::ExchangeHandler;
 use super::host::Host;
-use super::pool::{Acquired, Grant, Idle, Lease, Ticket};
-use super::relocation::{MOVE_TIME, Moved};
-use super::slot::{Link, Owner};
+use super::search::{Found, Search};
+use super::slot::Owner;
 
 /// A server to which handlers send requests, as [`Exchange`]s. Made by
 /// [`Client::upstream`](super::Client::upstream). Clones use the same connections.
@@ -72,10 +68,6 @@ impl<H: ExchangeHandler> Shared<H> {
         let turn = self.elsewhere.fetch_add(1, Ordering::Relaxed);
         self.host.any_loop(turn)
     }
-
-    fn error(&self, kind: Kind, phase: Phase) -> ClientError {
-        ClientError::new(&self.owner.label, kind, phase, false, true)
-    }
 }
 
 impl<H: ExchangeHandler> Drop for Shared<H> {
@@ -129,19 +121,18 @@ impl<H: ExchangeHandler> Upstream<H> {
         fresh: bool,
         then: impl FnOnce(Result<Exchange<H>, ClientError>) + Send + 'static,
     ) -> PendingExchange {
-        let host = &self.shared.host;
-        let at = host.current_loop();
-        let search = Arc::new(Search {
-            at: at.unwrap_or_else(|| self.shared.any_loop()),
-            is_current: at.is_some(),
-            shared: Arc::clone(&self.shared),
-            state: Mutex::new(State {
-                then: Some(Box::new(then)),
-                ticket: None,
-                connecting: None,
-                timer: None,
-                moving: false,
-            }),
+        let shared = Arc::clone(&self.shared);
+        let current = shared.host.current_loop();
+        let at = current.unwrap_or_else(|| shared.any_loop());
+        let host = Arc::clone(&shared.host);
+        let search = Search::new(host, at, current.is_some(), move |found| {
+            let owner = &shared.owner;
+            let result = match found {
+                Ok(Found::Reused(idle)) => Ok(Exchange::reused(owner, idle)),
+                Ok(Found::New(link, lease)) => Ok(Exchange::fresh(owner, link, lease)),
+                Err((kind, phase)) => Err(ClientError::new(&owner.label, kind, phase, false, true)),
+            };
+            shared.host.execute(at, move || then(result));
         });
         search.start(fresh);
         PendingExchange { search }
@@ -187,204 +178,8 @@ trait Leave: Send + Sync {
     fn leave(&self);
 }
 
-type Then<H> = Box<dyn FnOnce(Result<Exchange<H>, ClientError>) + Send>;
-
-/// The search for a connection.
-struct Search<H: ExchangeHandler> {
-    shared: Arc<Shared<H>>,
-    /// The number of the loop on which `then` runs.
-    at: usize,
-    /// It began on that loop, so a connection of that loop is better than another one.
-    is_current: bool,
-    state: Mutex<State<H>>,
-}
-
-struct State<H: ExchangeHandler> {
-    /// `None` once the search has ended.
-    then: Option<Then<H>>,
-    ticket: Option<Ticket>,
-    connecting: Option<Completion<Channel>>,
-    timer: Option<Completion<()>>,
-    /// An idle connection comes from another loop.
-    moving: bool,
-}
-
-impl<H: ExchangeHandler> Search<H> {
-    fn start(self: &Arc<Self>, fresh: bool) {
-        let host = &self.shared.host;
-        let search = Arc::clone(self);
-        let acquired = host
-            .pool
-            .acquire(self.at, fresh, move |grant| search.granted(grant));
-        match acquired {
-            Acquired::Now(Grant::Reused(idle)) if self.takes(&idle) => self.fetch(idle),
-            Acquired::Now(grant) => self.granted(grant),
-            Acquired::Full => {
-                let why = self
-                    .shared
-                    .error(Kind::PoolFull(host.max_waiting), Phase::Wait);
-                self.finish(Err(why));
-            }
-            Acquired::Later(ticket) => self.wait(ticket),
-        }
-    }
-
-    fn wait(self: &Arc<Self>, ticket: Ticket) {
-        let host = &self.shared.host;
-        let (after, search) = (host.wait_timeout, Arc::downgrade(self));
-        let timer = host.schedule(self.at, after, move || {
-            let Some(search) = search.upgrade() else {
-                return;
-            };
-            // It has no ticket if the pool has granted something.
-            let ticket = search.lock().ticket.take();
-            if ticket.is_some_and(|ticket| search.shared.host.pool.leave(ticket)) {
-                let why = search.shared.error(Kind::WaitTimeout(after), Phase::Wait);
-                search.finish(Err(why));
-            }
-        });
-        let mut state = self.lock();
-        // The connection may have come already.
-        if state.then.is_some() && state.connecting.is_none() {
-            (state.ticket, state.timer) = (Some(ticket), timer);
-        } else if let Some(timer) = timer {
-            drop(state);
-            timer.cancel();
-        }
-    }
-
-    /// Returns `true` if the connection should move to the loop of the search. A search that had to
-    /// wait uses the connection where it is: then others wait, too, and it would move all the time.
-    fn takes(&self, idle: &Idle<Link<H>>) -> bool {
-        self.is_current && idle.at() != self.at && self.shared.host.pool.moves()
-    }
-
-    /// Gets an idle connection of another loop.
-    fn fetch(self: &Arc<Self>, idle: Idle<Link<H>>) {
-        self.lock().moving = true;
-        let search = Arc::clone(self);
-        let moved = move |moved| {
-            let is_late = !search.stop_moving();
-            match moved {
-                Moved::Here(idle) if is_late => search.shared.host.pool.give_back(idle),
-                Moved::Here(idle) => search.granted(Grant::Reused(idle)),
-                Moved::Instead(lease) if is_late => drop(lease),
-                Moved::Instead(lease) => search.granted(Grant::New(lease)),
-                Moved::Ended if is_late => {}
-                Moved::Ended => search.start(true),
-            }
-        };
-        self.shared.host.relocate(idle, self.at, moved);
-        let weak = Arc::downgrade(self);
-        let timer = self.shared.host.schedule(self.at, MOVE_TIME, move || {
-            if let Some(search) = weak.upgrade()
-                && search.stop_moving()
-            {
-                search.start(true);
-            }
-        });
-        // It is short, and has no effect once the connection has come.
-        drop(timer);
-    }
-
-    /// Returns `true` if the search waits for a connection that moves, and ends that wait.
-    fn stop_moving(&self) -> bool {
-        let mut state = self.lock();
-        std::mem::take(&mut state.moving) && state.then.is_some()
-    }
-
-    /// Uses what the pool has granted.
-    fn granted(self: &Arc<Self>, grant: Grant<Link<H>>) {
-        let wanted = {
-            let mut state = self.lock();
-            state.ticket = None;
-            state.then.is_some()
-        };
-        match grant {
-            // If it is not wanted, dropping the exchange returns the connection.
-            Grant::Reused(idle) => self.finish(Ok(Exchange::reused(&self.shared.owner, idle))),
-            Grant::New(lease) if wanted => self.connect(lease),
-            Grant::New(lease) => drop(lease),
-        }
-    }
-
-    fn connect(self: &Arc<Self>, lease: Lease<Link<H>>) {
-        let (connecting, lease) = self.shared.host.connect(self.at, lease).split();
-        let search = Arc::clone(self);
-        let listener = connecting.on_complete(move |outcome| match outcome {
-            Outcome::Success(channel) => match lease() {
-                Some(lease) => search.connected(channel, lease),
-                // The connection has ended already.
-                None => search.fail(Kind::Closed(None)),
-            },
-            Outcome::Failure(why) => {
-                // The sockets are closed.
-                drop(lease());
-                search.fail(Kind::Connect(why.clone()));
-            }
-            // The lease ends with the sockets.
-            Outcome::Cancelled => {}
-        });
-        drop(listener);
-        let mut state = self.lock();
-        if state.then.is_some() {
-            state.connecting = Some(connecting);
-        } else {
-            drop(state);
-            connecting.cancel();
-        }
-    }
-
-    fn connected(&self, channel: &Channel, lease: Lease<Link<H>>) {
-        match Link::of(channel) {
-            // If it is not wanted, dropping the exchange closes the connection.
-            Some(link) => self.finish(Ok(Exchange::fresh(&self.shared.owner, link, lease))),
-            // The handler of every connection stores its slot when it is added.
-            None => channel.close().on_complete(move |_| drop(lease)),
-        }
-    }
-
-    /// Ends the search, because there is no connection.
-    fn fail(&self, why: Kind) {
-        let why = self.shared.error(why, Phase::Connect);
-        self.finish(Err(why));
-    }
-
-    /// Ends the search. Drops the result if it has ended before.
-    fn finish(&self, result: Result<Exchange<H>, ClientError>) {
-        let mut state = self.lock();
-        let (then, timer) = (state.then.take(), state.timer.take());
-        drop(state);
-        if let Some(timer) = timer {
-            timer.cancel();
-        }
-        if let Some(then) = then {
-            self.shared.host.execute(self.at, move || then(result));
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<H>> {
-        // No user code runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<H: ExchangeHandler> Leave for Search<H> {
     fn leave(&self) {
-        let mut state = self.lock();
-        let (then, ticket) = (state.then.take(), state.ticket.take());
-        let (connecting, timer) = (state.connecting.take(), state.timer.take());
-        drop(state);
-        if let Some(ticket) = ticket {
-            self.shared.host.pool.leave(ticket);
-        }
-        if let Some(timer) = timer {
-            timer.cancel();
-        }
-        // A search that has ended leaves its connection alone.
-        if let Some(connecting) = connecting.filter(|_| then.is_some()) {
-            connecting.cancel();
-        }
-        drop(then);
+        Search::leave(self);
     }
 }

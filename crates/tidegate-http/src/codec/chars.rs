@@ -195,17 +195,7 @@ const fn stops(word: u64) -> u64 {
 /// Returns the position of the first `byte`.
 #[inline]
 pub(super) fn find(bytes: &[u8], byte: u8) -> Option<usize> {
-    let mut rest = bytes;
-    while let Some(word) = rest.first_chunk() {
-        let differs = u64::from_le_bytes(*word) ^ (ONES * byte as u64);
-        let zeros = differs.wrapping_sub(ONES) & !differs & HIGH;
-        if zeros != 0 {
-            return Some(bytes.len() - rest.len() + zeros.trailing_zeros() as usize / 8);
-        }
-        rest = &rest[8..];
-    }
-    let at = rest.iter().position(|own| *own == byte)?;
-    Some(bytes.len() - rest.len() + at)
+    memchr::memchr(byte, bytes)
 }
 
 /// Returns `bytes` without spaces and tabs at both ends.
@@ -298,18 +288,6 @@ mod tests {
                 let mut bytes = vec![b'a'; length];
                 bytes[at] = b':';
                 assert_eq!(run(&bytes, TOKEN), at);
-            }
-        }
-    }
-
-    #[test]
-    fn finds_the_first_of_a_byte() {
-        for length in 0..30 {
-            assert_eq!(find(&vec![b'a'; length], b'\n'), None);
-            for at in 0..length {
-                let mut bytes = vec![b'\x0b'; length];
-                bytes[at..].fill(b'\n');
-                assert_eq!(find(&bytes, b'\n'), Some(at));
             }
         }
     }

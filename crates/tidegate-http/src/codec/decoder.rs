@@ -7,9 +7,7 @@
 
 use std::ops::Range;
 
-use bytes::{Buf, Bytes};
-
-use super::body::{BodyDecoder, BodyEvent, BodyPart, BodyStep};
+use super::body::{BodyDecoder, BodyEvent, BodyStep};
 use super::chars::is_token;
 use super::framing::BodyFraming;
 use super::head::{Expected, HeadTable, RequestHead, ResponseHead, Scan};
@@ -145,31 +143,6 @@ impl RequestDecoder {
         self.connection.body(input)
     }
 
-    /// The same as [`body`](Self::body), but splits the part off `input`, without a copy.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the message is refused.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use bytes::Bytes;
-    /// use tidegate_http::codec::{BodyLimits, BodyPart, HeadLimits, HeadTable, RequestDecoder};
-    ///
-    /// let mut decoder = RequestDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
-    /// let head = b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
-    /// decoder.head(head, &mut HeadTable::new())?;
-    /// let mut received = Bytes::from_static(b"okGET");
-    /// assert_eq!(decoder.body_bytes(&mut received)?, BodyPart::Data(Bytes::from_static(b"ok")));
-    /// assert_eq!(decoder.body_bytes(&mut received)?, BodyPart::End);
-    /// assert_eq!(received, "GET");
-    /// # Ok::<(), tidegate_http::codec::RefusalReason>(())
-    /// ```
-    pub fn body_bytes(&mut self, input: &mut Bytes) -> Result<BodyPart, RefusalReason> {
-        self.connection.body_bytes(input)
-    }
-
     /// Decodes the next part of data and returns it with the number of bytes that it uses up, if it is in
     /// a chunk and has at most `most` bytes. Otherwise nothing is decoded. For readers that join small
     /// chunks.
@@ -179,20 +152,6 @@ impl RequestDecoder {
         most: usize,
     ) -> Option<(usize, Range<usize>)> {
         self.connection.small_chunk(input, most)
-    }
-
-    /// Sets the limits of the body that follows the last head, and of those after it.
-    ///
-    /// Call it before the first call of [`body`](Self::body), for example for a route that accepts
-    /// larger uploads.
-    pub fn set_body_limits(&mut self, limits: BodyLimits) {
-        self.connection.body_limits = limits;
-    }
-
-    /// Returns `true` if a part of a head was seen, and not all of it.
-    #[must_use]
-    pub fn in_head(&self) -> bool {
-        self.connection.in_head()
     }
 
     /// Returns `true` if the body of the last head has not ended.
@@ -299,15 +258,6 @@ impl ResponseDecoder {
         self.connection.body(input)
     }
 
-    /// The same as [`body`](Self::body), but splits the part off `input`, without a copy.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the message is refused.
-    pub fn body_bytes(&mut self, input: &mut Bytes) -> Result<BodyPart, RefusalReason> {
-        self.connection.body_bytes(input)
-    }
-
     /// Decodes the next part of data and returns it with the number of bytes that it uses up, if it is in
     /// a chunk and has at most `most` bytes. Otherwise nothing is decoded. For readers that join small
     /// chunks.
@@ -319,32 +269,10 @@ impl ResponseDecoder {
         self.connection.small_chunk(input, most)
     }
 
-    /// Sets the limits of the body that follows the last head, and of those after it.
-    pub fn set_body_limits(&mut self, limits: BodyLimits) {
-        self.connection.body_limits = limits;
-    }
-
-    /// Returns `true` if a part of a head was seen, and not all of it.
-    #[must_use]
-    pub fn in_head(&self) -> bool {
-        self.connection.in_head()
-    }
-
     /// Returns `true` if the body of the last head has not ended.
     #[must_use]
     pub fn in_body(&self) -> bool {
         self.connection.in_body()
-    }
-
-    /// Refuses the current message for a reason that the caller found, such as a timeout.
-    pub fn refuse(&mut self, reason: RefusalReason) {
-        self.connection.refuse(reason);
-    }
-
-    /// Returns the reason why a message was refused.
-    #[must_use]
-    pub fn refusal(&self) -> Option<RefusalReason> {
-        self.connection.refusal()
     }
 
     /// Ends the input: the peer closed its side of the connection. A body until close is complete
@@ -471,27 +399,11 @@ impl Connection {
         step
     }
 
-    fn body_bytes(&mut self, input: &mut Bytes) -> Result<BodyPart, RefusalReason> {
-        let step = self.body(input)?;
-        let part = match step.event {
-            BodyEvent::More => BodyPart::More,
-            BodyEvent::Data(range) => BodyPart::Data(input.slice(range)),
-            BodyEvent::Trailers(range) => BodyPart::Trailers(input.slice(range)),
-            BodyEvent::End => BodyPart::End,
-        };
-        input.advance(step.consumed);
-        Ok(part)
-    }
-
     fn small_chunk(&mut self, input: &[u8], most: usize) -> Option<(usize, Range<usize>)> {
         match &mut self.state {
             State::Body(body) => body.small_chunk(input, &self.body_limits, most),
             State::Head(_) | State::Tunnel | State::Refused(_) => None,
         }
-    }
-
-    fn in_head(&self) -> bool {
-        matches!(&self.state, State::Head(scan) if scan.has_begun())
     }
 
     #[inline]

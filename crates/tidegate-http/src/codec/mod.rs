@@ -62,16 +62,17 @@ mod probe;
 mod refusal;
 mod version;
 
-pub use self::body::{BodyEvent, BodyPart, BodyStep, Trailers};
+pub use self::body::{BodyEvent, BodyStep, Trailers};
 pub use self::decoder::{RequestDecoder, ResponseDecoder};
 pub use self::encode::{BodyEncoder, EncodeError, FieldLines, HttpDate};
 pub use self::framing::BodyFraming;
 pub use self::head::{
-    Field, FieldIter, Fields, HeadTable, OwnedRequestHead, OwnedResponseHead, RequestHead,
-    ResponseHead, TargetForm,
+    Field, FieldIter, Fields, HeadTable, OwnedRequestHead, RequestHead, ResponseHead, TargetForm,
 };
 pub use self::known::KnownField;
 pub use self::limits::{BodyLimits, HeadLimits, MAX_FIELDS};
 pub use self::method::Method;
 pub use self::refusal::RefusalReason;
 pub use self::version::Version;
+
+pub(crate) use self::head::OwnedResponseHead;

@@ -68,9 +68,7 @@ impl FilesBuilder {
             settings: Settings {
                 prefix: String::new(),
                 index: "index.html".to_owned(),
-                hidden: false,
                 cache_control: None,
-                types: Vec::new(),
             },
             threads: THREADS,
             queue: QUEUE,
@@ -89,22 +87,9 @@ impl FilesBuilder {
         self
     }
 
-    /// Sets whether files are sent whose names, or the names of their directories, begin with a dot.
-    pub fn hidden(mut self, yes: bool) -> Self {
-        self.settings.hidden = yes;
-        self
-    }
-
     /// Sets the field `Cache-Control` of all files, such as `max-age=3600`.
     pub fn cache_control(mut self, value: &str) -> Self {
         self.settings.cache_control = Some(value.to_owned());
-        self
-    }
-
-    /// Sets the content type of names with this extension, which is written without its dot.
-    pub fn content_type(mut self, extension: &str, value: &str) -> Self {
-        let extension = extension.to_ascii_lowercase();
-        self.settings.types.push((extension, value.to_owned()));
         self
     }
 
@@ -122,10 +107,14 @@ impl FilesBuilder {
     /// [`FilesError`] if the directory cannot be opened, a value cannot be sent, or there is no
     /// thread.
     pub fn build(self) -> Result<Files, FilesError> {
-        let cache_control = self.settings.cache_control.iter();
-        let types = self.settings.types.iter().map(|(_, value)| value);
-        check("Cache-Control", cache_control)?;
-        check("Content-Type", types)?;
+        if let Some(value) = &self.settings.cache_control {
+            let name = "Cache-Control";
+            FieldLines::new(name, value.as_bytes()).map_err(|why| FilesError::Field {
+                name,
+                value: value.clone(),
+                why,
+            })?;
+        }
         let directory = Directory::open(&self.directory).map_err(|why| FilesError::Directory {
             path: self.directory.clone(),
             why,
@@ -148,18 +137,4 @@ impl FilesBuilder {
             _ => Err(FilesError::Limits { threads, queue }),
         }
     }
-}
-
-fn check<'a>(
-    name: &'static str,
-    values: impl Iterator<Item = &'a String>,
-) -> Result<(), FilesError> {
-    for value in values {
-        FieldLines::new(name, value.as_bytes()).map_err(|why| FilesError::Field {
-            name,
-            value: value.clone(),
-            why,
-        })?;
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@
 
 use crate::percent;
 
-/// The only hidden name that is served by default: certificates are checked with it (RFC 8615).
+/// The only hidden name that is served: certificates are checked with it (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 
 /// What a request asks for.
@@ -22,15 +22,15 @@ pub(super) enum Wanted {
 /// cannot be a file of that name.
 ///
 /// Refused are: malformed encodings, text that is not UTF-8, control characters, encoded slashes,
-/// backslashes, empty segments, `.` and `..`, and hidden names unless `hidden`. On Windows also
+/// backslashes, empty segments, `.` and `..`, and hidden names. On Windows also
 /// colons and names that end with a dot or a space.
-pub(super) fn below_root(path: &str, prefix: &str, hidden: bool) -> Option<Wanted> {
+pub(super) fn below_root(path: &str, prefix: &str) -> Option<Wanted> {
     path.strip_prefix(prefix)?;
-    below(path, prefix.len(), hidden)
+    below(path, prefix.len())
 }
 
 /// Does the same for what follows the first `before` bytes of a path.
-pub(super) fn below(path: &str, before: usize, hidden: bool) -> Option<Wanted> {
+pub(super) fn below(path: &str, before: usize) -> Option<Wanted> {
     let below = path.get(before..)?;
     if below.is_empty() && path.ends_with('/') {
         return Some(Wanted::Directory(String::new()));
@@ -48,7 +48,7 @@ pub(super) fn below(path: &str, before: usize, hidden: bool) -> Option<Wanted> {
         }
         let name = percent::decode(segment)?;
         let is_first = names.is_empty();
-        if !is_ordinary(&name) || !(hidden || is_visible(&name, is_first)) {
+        if !is_ordinary(&name) || !is_visible(&name, is_first) {
             return None;
         }
         names.push(name);
@@ -93,9 +93,8 @@ mod tests {
             ("/%252e%252e/a", entry("%2e%2e/a")),
         ];
         for (path, expected) in cases {
-            assert_eq!(below_root(path, "", false), expected, "{path}");
+            assert_eq!(below_root(path, ""), expected, "{path}");
         }
-        assert_eq!(below_root("/.git/config", "", true), entry(".git/config"));
     }
 
     #[test]
@@ -142,19 +141,16 @@ mod tests {
             "/%2egit/config",
         ];
         for path in hostile {
-            assert_eq!(below_root(path, "", false), None, "{path}");
-        }
-        for path in ["/..", "/a/../b", "/.", "/%2e%2e/a"] {
-            assert_eq!(below_root(path, "", true), None, "{path}");
+            assert_eq!(below_root(path, ""), None, "{path}");
         }
     }
 
     #[test]
     fn a_path_that_ends_with_a_slash_gets_no_other_one() {
         for path in ["/", "/x/"] {
-            assert_eq!(below(path, path.len(), false), directory(""), "{path}");
+            assert_eq!(below(path, path.len()), directory(""), "{path}");
         }
-        assert_eq!(below("/x", 2, false), entry(""));
+        assert_eq!(below("/x", 2), entry(""));
     }
 
     #[test]
@@ -169,7 +165,7 @@ mod tests {
             ("/%73tatic/a", None),
         ];
         for (path, expected) in cases {
-            assert_eq!(below_root(path, "/static", false), expected, "{path}");
+            assert_eq!(below_root(path, "/static"), expected, "{path}");
         }
     }
 }

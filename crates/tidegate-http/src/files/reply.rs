@@ -57,11 +57,11 @@ pub(super) fn send(
             response
                 .status(206)
                 .field("Content-Range", text)
-                .field("Content-Type", types::of(name, &settings.types))
+                .field("Content-Type", types::of(name))
                 .file(file(range));
         }
         Part::Whole => response
-            .field("Content-Type", types::of(name, &settings.types))
+            .field("Content-Type", types::of(name))
             .file(file(0..size)),
     }
 }

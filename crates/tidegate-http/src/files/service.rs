@@ -73,9 +73,7 @@ pub struct Files {
 pub(super) struct Settings {
     pub(super) prefix: String,
     pub(super) index: String,
-    pub(super) hidden: bool,
     pub(super) cache_control: Option<String>,
-    pub(super) types: Vec<(String, String)>,
 }
 
 struct Shared {
@@ -122,26 +120,18 @@ impl Files {
         self.respond_with(None, request, response, None);
     }
 
-    /// Does the same, and calls `done` with the status of the response, the length of its body, and the
-    /// error of the file system if that is the reason of the status, when the response is handed to the
-    /// connection, for a log. The status is 0 if the client has left before. A status of 503 without an
-    /// error means that too many requests wait.
+    /// Does the same with the file of another path than that of the request, for example its normal
+    /// form. The first `before` bytes of `path` stand before the files, in place of
+    /// [`FilesBuilder::prefix`]. A directory without a slash is redirected to `path` with one.
+    ///
+    /// Calls `done` with the status of the response, the length of its body, and the error of the file
+    /// system if that is the reason of the status, when the response is handed to the connection, for a
+    /// log. The status is 0 if the client has left before. A status of 503 without an error means that
+    /// too many requests wait.
     ///
     /// # Threads
     ///
     /// `done` runs on the thread of the connection, or on one of the service's pool.
-    pub fn respond_then(
-        &self,
-        request: Request<'_>,
-        response: Response<'_>,
-        done: impl FnOnce(u16, u64, Option<&io::Error>) + Send + 'static,
-    ) {
-        self.respond_with(None, request, response, Some(Box::new(done)));
-    }
-
-    /// Does the same with the file of another path than that of the request, for example its normal
-    /// form. The first `before` bytes of `path` stand before the files, in place of
-    /// [`FilesBuilder::prefix`]. A directory without a slash is redirected to `path` with one.
     pub fn respond_at(
         &self,
         (path, before): (&str, usize),
@@ -181,8 +171,8 @@ impl Files {
         let wanted = match other {
             // It would be taken for the name of a host in a redirect.
             Some((path, _)) if path.starts_with("//") => None,
-            Some((path, before)) => below(path, before, settings.hidden),
-            None => below_root(request.path(), &settings.prefix, settings.hidden),
+            Some((path, before)) => below(path, before),
+            None => below_root(request.path(), &settings.prefix),
         };
         let Some(wanted) = wanted else {
             return at_once(response, 404, "not found\n", done);

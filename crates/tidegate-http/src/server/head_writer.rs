@@ -264,17 +264,17 @@ impl HeadWriter {
             205 => BodyFraming::Empty,
             status => BodyFraming::of_response(status, to.method(), body),
         };
-        encode::framing(out, body.declared_with(self.status))?;
+        encode::framing(out, body.declared_with(self.status));
         let close = self.close || !to.keep_alive || sent == BodyFraming::UntilClose;
         match (close, to.version) {
-            (true, _) => encode::connection_close(out)?,
-            (false, Version::Http10) => encode::connection_keep_alive(out)?,
+            (true, _) => encode::connection_close(out),
+            (false, Version::Http10) => encode::connection_keep_alive(out),
             (false, Version::Http11) => {}
         }
         if !self.has_date {
-            encode::date(out, date)?;
+            encode::date(out, date);
         }
-        encode::head_end(out)?;
+        encode::head_end(out);
         Ok((sent, close))
     }
 
@@ -307,9 +307,10 @@ impl HeadWriter {
             encode::field(out, "Connection", b"Upgrade")?;
         }
         if !self.has_date {
-            encode::date(out, date)?;
+            encode::date(out, date);
         }
-        encode::head_end(out)
+        encode::head_end(out);
+        Ok(())
     }
 
     /// Removes what was written of the response, and returns it.

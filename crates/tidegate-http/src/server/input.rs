@@ -4,16 +4,6 @@ use std::ops::{Deref, Range};
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Received bytes that are consumed from their beginning.
-pub(crate) trait Input: Deref<Target = [u8]> + Buf {
-    /// Removes the first `consumed` bytes and returns those in `range` of them, without a copy.
-    fn take_part(&mut self, consumed: usize, range: Range<usize>) -> Bytes;
-
-    /// Returns what was not consumed, if there is something, so that more bytes can be appended, and the
-    /// memory that is no longer needed.
-    fn keep(self) -> (Option<BytesMut>, Bytes);
-}
-
 /// The most bytes of a part of a body that is joined with others: to copy them costs less than to pass a
 /// part on.
 const SMALL: usize = 1024;
@@ -26,7 +16,7 @@ const JOINED: usize = 16 * 1024;
 /// Each part costs its receivers the same, whatever its size. A peer that sends chunks of a few bytes
 /// would otherwise cost much more than it spends.
 pub(crate) fn take_data(
-    input: &mut impl Input,
+    input: &mut Received,
     consumed: usize,
     range: Range<usize>,
     mut next_chunk: impl FnMut(&[u8], usize) -> Option<(usize, Range<usize>)>,
@@ -50,14 +40,26 @@ pub(crate) fn take_data(
     joined.freeze()
 }
 
-/// Bytes as they came from the socket. Consuming them moves a position: whole, their memory goes back
-/// to the loop at less cost than a rest of it, which has to be extended first.
+/// Received bytes that are consumed from their beginning: as they came from the socket, or joined.
+/// Consuming them moves a position: whole, memory goes back to the loop at less cost than a rest of it,
+/// which has to be extended first.
 pub(crate) struct Received {
     bytes: Bytes,
     at: usize,
+    /// The memory is not that of a read.
+    is_joined: bool,
 }
 
 impl Received {
+    /// Bytes of several reads.
+    pub(crate) fn joined(bytes: BytesMut) -> Self {
+        Self {
+            bytes: bytes.freeze(),
+            at: 0,
+            is_joined: true,
+        }
+    }
+
     /// Returns a part of the bytes that are not consumed, without a copy.
     pub(crate) fn slice(&self, range: Range<usize>) -> Bytes {
         let (bytes, range) = self.within(range);
@@ -69,12 +71,57 @@ impl Received {
     pub(crate) fn within(&self, range: Range<usize>) -> (&Bytes, Range<usize>) {
         (&self.bytes, self.at + range.start..self.at + range.end)
     }
+
+    /// Removes the first `consumed` bytes and returns those in `range` of them, without a copy.
+    pub(crate) fn take_part(&mut self, consumed: usize, range: Range<usize>) -> Bytes {
+        let (start, end) = (self.at + range.start, self.at + range.end);
+        self.advance(consumed);
+        if self.at < self.bytes.len() {
+            return self.bytes.slice(start..end);
+        }
+        // All is consumed, and the part need not share its memory.
+        self.at = 0;
+        let mut taken = std::mem::take(&mut self.bytes);
+        taken.truncate(end);
+        taken.advance(start);
+        taken
+    }
+
+    /// Returns what was not consumed, if there is something, so that more bytes can be appended, and the
+    /// memory of the loop that is no longer needed.
+    #[inline]
+    pub(crate) fn keep(self) -> (Option<BytesMut>, Bytes) {
+        if self.is_joined {
+            return (self.keep_joined(), Bytes::new());
+        }
+        // Memory of the loop is not kept: it goes back.
+        let kept = match self.at < self.bytes.len() {
+            true => Some(BytesMut::from(&self[..])),
+            false => None,
+        };
+        (kept, self.bytes)
+    }
+
+    /// Keeps the memory, unless something else uses a part of it. An idle connection holds none.
+    #[cold]
+    fn keep_joined(mut self) -> Option<BytesMut> {
+        self.bytes.advance(self.at);
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let kept = self.bytes.try_into_mut();
+        Some(kept.unwrap_or_else(|shared| BytesMut::from(&shared[..])))
+    }
 }
 
 impl From<Bytes> for Received {
     #[inline]
     fn from(bytes: Bytes) -> Self {
-        Self { bytes, at: 0 }
+        Self {
+            bytes,
+            at: 0,
+            is_joined: false,
+        }
     }
 }
 
@@ -105,50 +152,6 @@ impl Buf for Received {
     }
 }
 
-impl Input for Received {
-    fn take_part(&mut self, consumed: usize, range: Range<usize>) -> Bytes {
-        let (start, end) = (self.at + range.start, self.at + range.end);
-        self.advance(consumed);
-        if self.at < self.bytes.len() {
-            return self.bytes.slice(start..end);
-        }
-        // All is consumed, and the part need not share its memory.
-        self.at = 0;
-        let mut taken = std::mem::take(&mut self.bytes);
-        taken.truncate(end);
-        taken.advance(start);
-        taken
-    }
-
-    #[inline]
-    fn keep(self) -> (Option<BytesMut>, Bytes) {
-        // Memory of the loop is not kept: it goes back.
-        let kept = match self.at < self.bytes.len() {
-            true => Some(BytesMut::from(&self[..])),
-            false => None,
-        };
-        (kept, self.bytes)
-    }
-}
-
-impl Input for BytesMut {
-    fn take_part(&mut self, consumed: usize, range: Range<usize>) -> Bytes {
-        let mut taken = self.split_to(consumed);
-        taken.truncate(range.end);
-        taken.advance(range.start);
-        taken.freeze()
-    }
-
-    fn keep(self) -> (Option<BytesMut>, Bytes) {
-        // An idle connection holds no memory.
-        let kept = match self.is_empty() {
-            true => None,
-            false => Some(self),
-        };
-        (kept, Bytes::new())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tidegate_testkit::model;
@@ -166,7 +169,7 @@ mod tests {
     }
 
     /// Returns the parts of data up to the next other event, and that event.
-    fn parts(decoder: &mut RequestDecoder, input: &mut impl Input) -> (Vec<Bytes>, BodyEvent) {
+    fn parts(decoder: &mut RequestDecoder, input: &mut Received) -> (Vec<Bytes>, BodyEvent) {
         let mut parts = Vec::new();
         loop {
             let step = decoder.body(input).unwrap();
@@ -248,8 +251,10 @@ mod tests {
                         event
                     }
                     _ => {
-                        let (parts, event) = parts(&mut decoder, &mut kept);
+                        let mut input = Received::joined(std::mem::take(&mut kept));
+                        let (parts, event) = parts(&mut decoder, &mut input);
                         got.extend(parts);
+                        kept = input.keep().0.unwrap_or_default();
                         event
                     }
                 };
@@ -272,6 +277,28 @@ mod tests {
         let (kept, spent) = input.keep();
         assert_eq!((&kept.unwrap()[..], spent.as_ptr()), (&b"and body"[..], at));
         assert_eq!(spent, "head and body");
+    }
+
+    #[test]
+    fn joined_bytes_stay_where_they_are_unless_a_part_is_in_use() {
+        let joined = || Received::joined(BytesMut::from(&b"head and body"[..]));
+        let mut input = joined();
+        let at = input.as_ptr();
+        input.advance(5);
+        let (kept, spent) = input.keep();
+        let kept = kept.unwrap();
+        assert_eq!(
+            (&kept[..], kept.as_ptr()),
+            (&b"and body"[..], at.wrapping_add(5))
+        );
+        assert!(spent.is_empty());
+        let mut input = joined();
+        let head = input.take_part(5, 0..4);
+        assert_eq!(input.keep().0.unwrap(), "and body");
+        assert_eq!(head, "head");
+        let mut input = joined();
+        input.advance(13);
+        assert!(input.keep().0.is_none());
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) fn interim_head<N: AsRef<str>, V: AsRef<[u8]>>(
             encode::field(&mut head, name, value.as_ref())?;
         }
     }
-    encode::head_end(&mut head)?;
+    encode::head_end(&mut head);
     Ok(head.freeze())
 }
 

@@ -48,7 +48,7 @@ pub(crate) mod tests;
 mod trouble;
 mod wire;
 
-pub(crate) use self::input::{Input, Received, take_data};
+pub(crate) use self::input::{Received, take_data};
 
 #[cfg(feature = "async")]
 pub(crate) use self::part::ServiceFault;

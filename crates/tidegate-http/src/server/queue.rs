@@ -232,7 +232,7 @@ impl Stream {
         wire.send(piece);
         // With its chunk: a client may wait for the whole of it.
         let mut room = &mut memory[..];
-        self.encoder.data_suffix(&mut room)?;
+        self.encoder.data_suffix(&mut room);
         if room.len() < SIZE_LINE {
             tally.sent(LINE_END.len());
             wire.send(Bytes::from_static(LINE_END));

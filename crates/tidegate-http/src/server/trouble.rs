@@ -75,7 +75,7 @@ pub(crate) enum Trouble {
 
 impl Trouble {
     /// A mistake of any kind: they share one counter.
-    pub(crate) const MISTAKE: Self = Self::Mistake(EncodeError::Framing);
+    pub(crate) const MISTAKE: Self = Self::Mistake(EncodeError::Switch);
     const OTHERS: [Self; 9] = [
         Self::SlowReader,
         Self::Lost,

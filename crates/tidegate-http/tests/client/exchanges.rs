@@ -1,9 +1,10 @@
 //! Exchanges: the layer below calls, for handlers. A handler of one connection sends what it reads
 //! to an upstream, and the response back.
 
+use bytes::Buf;
 use tidegate_http::client::{Exchange, ExchangeHandler, Flow, PendingExchange, Upstream as Target};
 use tidegate_http::codec::{
-    BodyFraming, BodyLimits, BodyPart, HeadLimits, HeadTable, OwnedRequestHead, RequestDecoder,
+    BodyEvent, BodyFraming, BodyLimits, HeadLimits, HeadTable, OwnedRequestHead, RequestDecoder,
     ResponseHead,
 };
 use tidegate_net::{
@@ -88,18 +89,23 @@ impl Front {
         };
         let mut input = Bytes::from(std::mem::take(&mut self.input));
         loop {
-            match self.decoder.body_bytes(&mut input).unwrap() {
-                BodyPart::Data(part) => {
-                    exchange.write(part).unwrap();
+            let step = self.decoder.body(&input).unwrap();
+            match step.event {
+                BodyEvent::Data(range) => {
+                    exchange.write(input.slice(range)).unwrap();
                 }
-                BodyPart::Trailers(_) => {}
-                BodyPart::More => break,
-                BodyPart::End => {
+                BodyEvent::Trailers(_) => {}
+                BodyEvent::More => {
+                    input.advance(step.consumed);
+                    break;
+                }
+                BodyEvent::End => {
                     exchange.finish(&[]).unwrap();
                     (self.exchange, self.head) = (None, None);
                     break;
                 }
             }
+            input.advance(step.consumed);
         }
         self.input = input.to_vec();
     }

@@ -82,8 +82,8 @@ impl Call {
         let (phase, sent) = {
             let state = self.lock();
             match &state.stage {
-                Stage::Starting | Stage::Waiting(_) => (Phase::Wait, false),
-                Stage::Moving | Stage::Connecting(_) => (Phase::Connect, false),
+                Stage::Starting => (Phase::Wait, false),
+                Stage::Searching(search) => (search.phase(), false),
                 Stage::Running(_) if state.promise.is_some() => (Phase::Head, true),
                 Stage::Running(_) | Stage::Ended => (Phase::Body, true),
             }
@@ -117,10 +117,9 @@ impl Call {
     /// Stops what a call is doing.
     pub(super) fn undo(&self, stage: Stage) {
         match stage {
-            Stage::Waiting(ticket) => drop(self.host.pool.leave(ticket)),
-            Stage::Connecting(Some(connecting)) => drop(connecting.cancel()),
+            Stage::Searching(search) => search.leave(),
             Stage::Running(link) => link.channel.fire_event(Signal::Cancel(self.id)),
-            Stage::Starting | Stage::Moving | Stage::Connecting(None) | Stage::Ended => {}
+            Stage::Starting | Stage::Ended => {}
         }
     }
 }

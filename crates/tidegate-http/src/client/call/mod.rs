@@ -1,12 +1,9 @@
 //! One call: waits for a connection, uses it, and makes one new attempt where that is safe.
 //!
 //! ```text
-//!   Starting ──▶ Waiting or Moving ──▶ Connecting ──▶ Running ──▶ Ended
-//!       │            │                         ▲ │
-//!       │            └── an idle connection ───┤ │ closed before a response,
-//!       └── an idle connection ────────────────┘ │ safe, first attempt
-//!       ▲                                        │
-//!       └────────────────────────────────────────┘
+//!   Starting ──▶ Searching ──▶ Running ──▶ Ended
+//!                    ▲            │
+//!                    └────────────┘ closed before a response, safe, first attempt
 //! ```
 //!
 //! The state is under one lock, which is never held while a promise is completed, a channel is used
@@ -33,16 +30,16 @@ use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::{Channel, Neighbour};
-use tidegate_promise::{Completion, Outcome, Promise};
+use tidegate_net::Neighbour;
+use tidegate_promise::{Completion, Promise};
 
 use super::body::{BodyPieces, BodySource};
 use super::error::{ClientError, Kind, Phase};
 use super::failure::Terms;
 use super::host::Host;
-use super::pool::{Acquired, Grant, Idle, Lease, Ticket};
-use super::relocation::{MOVE_TIME, Moved};
+use super::pool::Lease;
 use super::response::Response;
+use super::search::{Found, Search};
 use super::slot::{Begun, Link, Signal};
 use crate::codec::Method;
 use crate::wakers::wake;
@@ -118,17 +115,13 @@ struct State {
     writing: Option<Link<CallReceiver>>,
     /// What waits to write the next piece of the request's body.
     writer: Option<Waker>,
-    /// The timers of the wait and of the whole call.
+    /// The timers of the call.
     timers: Vec<Completion<()>>,
 }
 
 enum Stage {
     Starting,
-    Waiting(Ticket),
-    /// An idle connection comes from another loop.
-    Moving,
-    /// The connect, once it is known.
-    Connecting(Option<Completion<Channel>>),
+    Searching(Arc<Search<CallReceiver>>),
     Running(Link<CallReceiver>),
     Ended,
 }
@@ -180,173 +173,47 @@ impl Call {
 
     /// Looks for a connection.
     fn acquire(self: &Arc<Self>, attempt: u8, fresh: bool) {
-        let then = Arc::clone(self);
-        let acquired = self
-            .host
-            .pool
-            .acquire(self.at, fresh, move |grant| then.granted(attempt, grant));
-        match acquired {
-            Acquired::Now(Grant::Reused(idle)) if self.takes(&idle) => self.fetch(attempt, idle),
-            Acquired::Now(grant) => self.granted(attempt, grant),
-            Acquired::Full => {
-                let kind = Kind::PoolFull(self.host.max_waiting);
-                self.end_with(self.error(kind, Phase::Wait, false, true));
-            }
-            Acquired::Later(ticket) => {
-                let mut state = self.lock();
-                match state.stage {
-                    // The connection may have come already.
-                    Stage::Starting if state.attempt == attempt => {
-                        state.stage = Stage::Waiting(ticket);
-                    }
-                    Stage::Ended => {
-                        drop(state);
-                        self.host.pool.leave(ticket);
-                        return;
-                    }
-                    _ => return,
-                }
-                drop(state);
-                let after = self.host.wait_timeout;
-                self.limit(after, move |call| {
-                    if matches!(call.lock().stage, Stage::Waiting(_)) {
-                        call.time_out(Kind::WaitTimeout(after));
-                    }
-                });
-            }
+        let idle = (!fresh).then(|| self.host.pool.try_idle(self.at)).flatten();
+        if let Some(idle) = idle {
+            return self.found(attempt, Found::Reused(idle));
         }
-    }
-
-    /// Uses what the pool has granted.
-    fn granted(self: &Arc<Self>, attempt: u8, grant: Grant<Link<CallReceiver>>) {
+        let call = Arc::clone(self);
+        let host = Arc::clone(&self.host);
+        let search = Search::new(host, self.at, self.is_current, move |found| match found {
+            Ok(found) => call.found(attempt, found),
+            // The connection has ended already.
+            Err((Kind::Closed(_), _)) => call.failed(call.terms().not_begun("")),
+            Err((kind, phase)) => call.end_with(call.error(kind, phase, false, true)),
+        });
         let mut state = self.lock();
-        let wanted = state.attempt == attempt && !matches!(state.stage, Stage::Ended);
-        match grant {
-            Grant::Reused(idle) if wanted => {
-                let link = idle.connection.clone();
-                state.stage = Stage::Running(link.clone());
-                drop(state);
-                self.host.counts.reused();
-                self.begin(attempt, &link, None);
-            }
-            Grant::Reused(idle) => {
-                drop(state);
-                self.host.pool.give_back(idle);
-            }
-            Grant::New(lease) if wanted => {
-                state.stage = Stage::Connecting(None);
-                drop(state);
-                self.connect(attempt, lease);
-            }
-            Grant::New(lease) => {
-                drop(state);
-                drop(lease);
-            }
+        if matches!(state.stage, Stage::Ended) {
+            return;
         }
+        state.stage = Stage::Searching(Arc::clone(&search));
+        drop(state);
+        search.start(fresh);
     }
 
-    /// Returns `true` if the call should get this connection to its own loop. A call that had to wait
-    /// uses the connection where it is: then others wait, too, and it would move all the time.
-    fn takes(&self, idle: &Idle<Link<CallReceiver>>) -> bool {
-        self.is_current && idle.at() != self.at && self.host.pool.moves()
-    }
-
-    /// Gets an idle connection of another loop.
-    fn fetch(self: &Arc<Self>, attempt: u8, idle: Idle<Link<CallReceiver>>) {
+    /// Uses a connection.
+    fn found(self: &Arc<Self>, attempt: u8, found: Found<CallReceiver>) {
         let mut state = self.lock();
         if state.attempt != attempt || matches!(state.stage, Stage::Ended) {
             drop(state);
-            return self.host.pool.give_back(idle);
+            return found.put_back(&self.host);
         }
-        state.stage = Stage::Moving;
-        drop(state);
-        let call = Arc::clone(self);
-        let moved = move |moved| {
-            let is_late = !call.stop_moving(attempt);
-            match moved {
-                Moved::Here(idle) if is_late => call.host.pool.give_back(idle),
-                Moved::Here(idle) => call.granted(attempt, Grant::Reused(idle)),
-                Moved::Instead(lease) if is_late => drop(lease),
-                Moved::Instead(lease) => call.granted(attempt, Grant::New(lease)),
-                Moved::Ended if is_late => {}
-                Moved::Ended => call.acquire(attempt, true),
+        let (link, lease) = match found {
+            Found::Reused(idle) => {
+                self.host.counts.reused();
+                (idle.connection, None)
+            }
+            Found::New(link, lease) => {
+                self.host.counts.fresh();
+                (link, Some(lease))
             }
         };
-        self.host.relocate(idle, self.at, moved);
-        let weak = Arc::downgrade(self);
-        self.limit(MOVE_TIME, move |_| {
-            if let Some(call) = weak.upgrade()
-                && call.stop_moving(attempt)
-            {
-                call.acquire(attempt, true);
-            }
-        });
-    }
-
-    /// Goes back to the start, if the call waits for a connection that moves. Returns `false`
-    /// otherwise.
-    fn stop_moving(&self, attempt: u8) -> bool {
-        let mut state = self.lock();
-        let moving = state.attempt == attempt && matches!(state.stage, Stage::Moving);
-        if moving {
-            state.stage = Stage::Starting;
-        }
-        moving
-    }
-
-    fn connect(self: &Arc<Self>, attempt: u8, lease: Lease<Link<CallReceiver>>) {
-        let (connecting, lease) = self.host.connect(self.at, lease).split();
-        let call = Arc::clone(self);
-        let listener = connecting.on_complete(move |outcome| match outcome {
-            Outcome::Success(channel) => match lease() {
-                Some(lease) => call.connected(attempt, channel, lease),
-                // The connection has ended already.
-                None => call.failed(call.terms().not_begun("")),
-            },
-            Outcome::Failure(why) => {
-                // The sockets are closed.
-                drop(lease());
-                let error = call.error(Kind::Connect(why.clone()), Phase::Connect, false, true);
-                call.end_with(error);
-            }
-            // The lease ends with the sockets.
-            Outcome::Cancelled => {}
-        });
-        drop(listener);
-        let mut state = self.lock();
-        match &mut state.stage {
-            Stage::Connecting(none @ None) => *none = Some(connecting),
-            Stage::Ended => {
-                drop(state);
-                connecting.cancel();
-            }
-            _ => {}
-        }
-    }
-
-    fn connected(
-        self: &Arc<Self>,
-        attempt: u8,
-        channel: &Channel,
-        lease: Lease<Link<CallReceiver>>,
-    ) {
-        let link = Link::of(channel);
-        let mut state = self.lock();
-        let wanted = state.attempt == attempt && matches!(state.stage, Stage::Connecting(_));
-        match link {
-            Some(link) if wanted => {
-                state.stage = Stage::Running(link.clone());
-                drop(state);
-                self.host.counts.fresh();
-                self.begin(attempt, &link, Some(lease));
-            }
-            // The handler of every connection stores its slot when it is added.
-            _ => {
-                drop(state);
-                // In this order, so that the limit of connections is exact.
-                channel.close().on_complete(move |_| drop(lease));
-            }
-        }
+        state.stage = Stage::Running(link.clone());
+        drop(state);
+        self.begin(attempt, &link, lease);
     }
 
     fn begin(

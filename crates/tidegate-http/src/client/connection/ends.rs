@@ -176,8 +176,7 @@ impl<R: ExchangeHandler> Connection<R> {
         self.input_over = true;
         if self.current.is_some() && !self.course.gone {
             self.course.paused = false;
-            let kept = std::mem::take(&mut self.kept).freeze();
-            self.advance(kept, ctx);
+            self.advance_kept(ctx);
         }
     }
 

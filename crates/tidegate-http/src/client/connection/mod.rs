@@ -39,7 +39,7 @@ use crate::codec::{
     BodyEvent, BodyFraming, BodyLimits, BodyStep, HeadLimits, HeadTable, KnownField,
     ResponseDecoder, ResponseHead,
 };
-use crate::server::{Input, Received, spare_table, take_data};
+use crate::server::{Received, spare_table, take_data};
 
 /// The deadline of the head, of the next part of the body, or of an idle connection.
 const LIMIT: u8 = 0;
@@ -248,17 +248,21 @@ impl<R: ExchangeHandler> Connection<R> {
             return self.close(ctx);
         }
         if self.kept.is_empty() {
-            return self.advance(bytes, ctx);
+            return self.advance(Received::from(bytes), ctx);
         }
         self.kept.extend_from_slice(&bytes);
         ctx.give_back(bytes);
-        let joined = std::mem::take(&mut self.kept).freeze();
-        self.advance(joined, ctx);
+        self.advance_kept(ctx);
+    }
+
+    /// Handles as much as possible of what was kept.
+    fn advance_kept(&mut self, ctx: &mut HandlerContext<'_>) {
+        let kept = std::mem::take(&mut self.kept);
+        self.advance(Received::joined(kept), ctx);
     }
 
     /// Handles as much of `input` as possible, and keeps the rest.
-    fn advance(&mut self, input: Bytes, ctx: &mut HandlerContext<'_>) {
-        let mut input = Received::from(input);
+    fn advance(&mut self, mut input: Received, ctx: &mut HandlerContext<'_>) {
         let mut table = spare_table::take();
         while self.current.is_some() {
             self.course.responded |= !input.is_empty();
@@ -418,8 +422,7 @@ impl<R: ExchangeHandler> Connection<R> {
         {
             ctx.set_auto_read(true);
             self.watch(self.limits.body_timeout, ctx);
-            let kept = std::mem::take(&mut self.kept).freeze();
-            self.advance(kept, ctx);
+            self.advance_kept(ctx);
         }
     }
 

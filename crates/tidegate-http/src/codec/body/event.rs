@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
-
 /// What a decoder found in the received bytes of a body, and how many of them it used up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyStep {
@@ -47,19 +45,6 @@ pub enum BodyEvent {
     /// The trailer section, for [`Trailers`](super::Trailers). Comes after the data, if there are
     /// trailers.
     Trailers(Range<usize>),
-    /// The end of the message. Comes exactly once.
-    End,
-}
-
-/// A part of a body, split off the received bytes without a copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BodyPart {
-    /// More bytes are needed. The bytes that are left must be part of the next input.
-    More,
-    /// Data of the body, never empty.
-    Data(Bytes),
-    /// The trailer section, for [`Trailers`](super::Trailers).
-    Trailers(Bytes),
     /// The end of the message. Comes exactly once.
     End,
 }

@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `event` | [`BodyStep`], [`BodyEvent`], [`BodyPart`]: what a decoder returns |
+//! | `event` | [`BodyStep`], [`BodyEvent`]: what a decoder returns |
 //! | `trailers` | [`Trailers`] and their rules |
 //! | `chunked` | the state machine of chunks |
 //! | `decoder` | one decoder for all framings |
@@ -12,7 +12,7 @@ mod decoder;
 mod event;
 mod trailers;
 
-pub use self::event::{BodyEvent, BodyPart, BodyStep};
+pub use self::event::{BodyEvent, BodyStep};
 pub use self::trailers::Trailers;
 
 pub(super) use self::decoder::BodyDecoder;

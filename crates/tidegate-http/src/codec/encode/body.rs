@@ -26,7 +26,7 @@ const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// body.data(&mut out, b"hello")?;
 /// body.data_prefix(&mut out, 6)?; // the data itself can be sent from elsewhere
 /// out.extend_from_slice(b" world");
-/// body.data_suffix(&mut out)?;
+/// body.data_suffix(&mut out);
 /// body.finish(&mut out)?;
 /// assert_eq!(out, b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n");
 ///
@@ -71,28 +71,36 @@ impl BodyEncoder {
     /// # Errors
     ///
     /// [`EncodeError::BodyTooLong`] if more data follows than was declared,
-    /// [`EncodeError::Finished`] after the end, [`EncodeError::Full`] if `out` has no room.
+    /// [`EncodeError::Finished`] after the end.
     pub fn data_prefix<B: BufMut>(
         &mut self,
         out: &mut B,
         length: usize,
     ) -> Result<(), EncodeError> {
-        self.data_prefix_with_room(out, length, 0)
+        match self.state {
+            State::Finished => return Err(EncodeError::Finished),
+            State::Length(missing) => {
+                let left = missing.checked_sub(length as u64);
+                self.state = State::Length(left.ok_or(EncodeError::BodyTooLong)?);
+            }
+            State::Chunked(open) if length > 0 => {
+                out.put_slice(line_end(open));
+                out.put_slice(size_line(length as u64, &mut [0; 18]));
+                self.state = State::Chunked(true);
+            }
+            State::Chunked(_) | State::UntilClose => {}
+        }
+        Ok(())
     }
 
     /// Writes what follows the data of [`data_prefix`](Self::data_prefix): the CR LF of a chunk, or
     /// nothing. Without this call it is written with the next chunk or the end, and a client that
     /// parses whole chunks waits until then.
-    ///
-    /// # Errors
-    ///
-    /// [`EncodeError::Full`] if `out` has no room.
-    pub fn data_suffix<B: BufMut>(&mut self, out: &mut B) -> Result<(), EncodeError> {
+    pub fn data_suffix<B: BufMut>(&mut self, out: &mut B) {
         if let State::Chunked(open) = self.state {
-            put(out, &[line_end(open)])?;
+            out.put_slice(line_end(open));
             self.state = State::Chunked(false);
         }
-        Ok(())
     }
 
     /// Writes data, what precedes it and what follows it.
@@ -101,14 +109,10 @@ impl BodyEncoder {
     ///
     /// As [`data_prefix`](Self::data_prefix).
     pub fn data<B: BufMut>(&mut self, out: &mut B, data: &[u8]) -> Result<(), EncodeError> {
-        let suffix = match self.state {
-            State::Chunked(_) => 2,
-            _ => 0,
-        };
-        let room = data.len().saturating_add(suffix);
-        self.data_prefix_with_room(out, data.len(), room)?;
+        self.data_prefix(out, data.len())?;
         out.put_slice(data);
-        self.data_suffix(out)
+        self.data_suffix(out);
+        Ok(())
     }
 
     /// Ends the body, without trailers.
@@ -116,12 +120,15 @@ impl BodyEncoder {
     /// # Errors
     ///
     /// [`EncodeError::BodyTooShort`] if data is missing: the connection must be closed.
-    /// [`EncodeError::Finished`] after the end, [`EncodeError::Full`] if `out` has no room.
+    /// [`EncodeError::Finished`] after the end.
     pub fn finish<B: BufMut>(&mut self, out: &mut B) -> Result<(), EncodeError> {
         match self.state {
             State::Length(0) | State::UntilClose => {}
             State::Length(_) => return Err(EncodeError::BodyTooShort),
-            State::Chunked(open) => put(out, &[line_end(open), LAST_CHUNK])?,
+            State::Chunked(open) => {
+                out.put_slice(line_end(open));
+                out.put_slice(LAST_CHUNK);
+            }
             State::Finished => return Err(EncodeError::Finished),
         }
         self.state = State::Finished;
@@ -158,74 +165,19 @@ impl BodyEncoder {
                 _ => EncodeError::NoTrailers,
             });
         };
-        let mut length = line_end(open).len() + LAST_CHUNK.len();
         for (name, value) in trailers {
             if is_forbidden_trailer(name.as_bytes()) {
                 return Err(EncodeError::ForbiddenTrailer);
             }
             check_name(name.as_bytes())?;
             check_value(value)?;
-            length += name.len() + value.len() + 4;
         }
-        if out.remaining_mut() < length {
-            return Err(EncodeError::Full);
-        }
-        put(out, &[line_end(open), b"0\r\n"])?;
+        put(out, &[line_end(open), b"0\r\n"]);
         for (name, value) in trailers {
-            put(out, &[name.as_bytes(), b": ", value, b"\r\n"])?;
+            put(out, &[name.as_bytes(), b": ", value, b"\r\n"]);
         }
-        put(out, &[b"\r\n"])?;
+        put(out, &[b"\r\n"]);
         self.state = State::Finished;
-        Ok(())
-    }
-
-    /// Returns the number of declared bytes that are missing, if a length was declared.
-    #[must_use]
-    pub const fn remaining(&self) -> Option<u64> {
-        match self.state {
-            State::Length(missing) => Some(missing),
-            State::Finished => Some(0),
-            State::Chunked(_) | State::UntilClose => None,
-        }
-    }
-
-    /// Returns `true` if the body has ended.
-    #[must_use]
-    pub const fn is_finished(&self) -> bool {
-        matches!(self.state, State::Finished)
-    }
-
-    /// Writes what precedes `length` bytes of data, if there is `room` for more bytes after it.
-    fn data_prefix_with_room<B: BufMut>(
-        &mut self,
-        out: &mut B,
-        length: usize,
-        room: usize,
-    ) -> Result<(), EncodeError> {
-        let is_finished = self.is_finished();
-        if length == 0 && !is_finished {
-            return Ok(());
-        }
-        let mut memory = [0; 18];
-        let (before, size, state): (&[u8], &[u8], State) = match self.state {
-            State::Length(missing) => {
-                let left = missing.checked_sub(length as u64);
-                let left = left.ok_or(EncodeError::BodyTooLong)?;
-                (b"", b"", State::Length(left))
-            }
-            State::Chunked(open) => {
-                let size = size_line(length as u64, &mut memory);
-                (line_end(open), size, State::Chunked(true))
-            }
-            State::UntilClose => (b"", b"", State::UntilClose),
-            State::Finished => return Err(EncodeError::Finished),
-        };
-        let length = before.len() + size.len();
-        if out.remaining_mut() < length.saturating_add(room) {
-            return Err(EncodeError::Full);
-        }
-        put(out, &[before, size])?;
-        self.state = state;
         Ok(())
     }
 }

@@ -1,14 +1,11 @@
 //! Dates in the form that HTTP prefers (IMF-fixdate): `Sun, 06 Nov 1994 08:49:37 GMT`.
 
 use std::fmt;
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::codec::chars;
 
-const DAYS: [&[u8; 3]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
-const MONTHS: [&[u8; 3]; 12] = [
-    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
-];
-const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 /// The last second of the year 9999: later years do not fit in the form.
 const LAST_SECOND: u64 = 253_402_300_799;
 
@@ -44,38 +41,23 @@ impl HttpDate {
     #[must_use]
     pub fn from_unix_seconds(seconds: u64) -> Self {
         let seconds = seconds.min(LAST_SECOND);
-        let (days, second) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);
-        let (year, month, day) = civil(days);
-        let mut last_field = *b"\r\nDate: Thu, 00 Jan 0000 00:00:00 GMT\r\n\r\n";
-        let text = &mut last_field[Self::START..];
-        text[0..3].copy_from_slice(DAYS[(days % 7) as usize]);
-        put_digits(&mut text[5..7], day);
-        text[8..11].copy_from_slice(MONTHS[month as usize - 1]);
-        put_digits(&mut text[12..16], year);
-        put_digits(&mut text[17..19], second / 3600);
-        put_digits(&mut text[20..22], second / 60 % 60);
-        put_digits(&mut text[23..25], second % 60);
+        let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(seconds));
+        let mut last_field = *b"\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n";
+        let written = write!(&mut last_field[Self::START..][..Self::LEN], "{date}");
+        debug_assert!(written.is_ok(), "it has this length");
         Self { last_field }
     }
 
-    /// Returns the second since the start of 1970 of a date in this form, or `None` if `text` is
-    /// not one.
-    ///
-    /// The two obsolete forms of dates are not read.
+    /// Returns the second since the start of 1970 of a date, or `None` if `text` is not one. The two
+    /// obsolete forms of dates are read, too (RFC 9110, section 5.6.7).
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<u64> {
-        let text: &[u8; Self::LEN] = text.try_into().ok()?;
-        let month = MONTHS.iter().position(|month| *month == &text[8..11])?;
-        let (year, day) = (digits(&text[12..16])?, digits(&text[5..7])?);
-        let (hour, minute) = (digits(&text[17..19])?, digits(&text[20..22])?);
-        let second = digits(&text[23..25])?;
-        if year < 1970 || day == 0 || hour > 23 || minute > 59 || second > 59 {
-            return None;
-        }
-        let days = days_since_1970(year, month as u64 + 1, day);
-        let seconds = days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second;
-        // Rejects a wrong day of the week, a 31 February, and wrong marks between the numbers.
-        (Self::from_unix_seconds(seconds).as_bytes() == text).then_some(seconds)
+        let date = httpdate::parse_http_date(std::str::from_utf8(text).ok()?).ok()?;
+        Some(
+            SystemTime::duration_since(&date, UNIX_EPOCH)
+                .ok()?
+                .as_secs(),
+        )
     }
 
     /// Returns the date as text.
@@ -111,56 +93,6 @@ impl fmt::Debug for HttpDate {
     }
 }
 
-/// Returns year, month and day of a day since the start of 1970, in the Gregorian calendar.
-///
-/// Counts from 1 March of year 0, so that a leap day is the last day of a year. An era has 400
-/// years, which is 146,097 days.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let leap_days = day_of_era / 1460 - day_of_era / 36_524 + day_of_era / 146_096;
-    let year_of_era = (day_of_era - leap_days) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
-}
-
-/// The inverse of [`civil`], for years from 1970.
-fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
-    let year = year - u64::from(month <= 2);
-    let (era, year_of_era) = (year / 400, year % 400);
-    let shifted = (month + 9) % 12;
-    let day_of_year = (153 * shifted + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// Writes `number` in decimal digits that fill `text`.
-fn put_digits(text: &mut [u8], mut number: u64) {
-    for digit in text.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-}
-
-fn digits(text: &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for byte in text {
-        if !byte.is_ascii_digit() {
-            return None;
-        }
-        number = number * 10 + u64::from(byte - b'0');
-    }
-    Some(number)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,31 +114,33 @@ mod tests {
     }
 
     #[test]
-    fn what_is_formatted_can_be_parsed() {
-        for day in 0..150_000 {
-            let seconds = day * SECONDS_PER_DAY + day * 37 % SECONDS_PER_DAY;
-            let date = HttpDate::from_unix_seconds(seconds);
-            assert_eq!(HttpDate::parse(date.as_bytes()), Some(seconds), "{date}");
+    fn all_forms_of_dates_are_read() {
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+        ] {
+            assert_eq!(
+                HttpDate::parse(text.as_bytes()),
+                Some(784_111_777),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn wrong_dates_are_refused() {
-        let wrong = [
-            "",
-            "Sun, 06 Nov 1994 08:49:37 GM",
-            "Mon, 06 Nov 1994 08:49:37 GMT",
-            "Sun, 06 Nov 1994 08:49:37 UTC",
-            "Sun, 06 Nov 1994 24:49:37 GMT",
-            "Sun, 31 Feb 1994 08:49:37 GMT",
-            "Sun, 6  Nov 1994 08:49:37 GMT",
-            "Sun, 00 Nov 1994 08:49:37 GMT",
-            "Sunday, 06-Nov-94 08:49:37 GM",
-            "Sun, 06 Nov 1894 08:49:37 GMT",
-            "Sun, 06 nov 1994 08:49:37 GMT",
+        let wrong: [&[u8]; 7] = [
+            b"",
+            b"Mon, 06 Nov 1994 08:49:37 GMT",
+            b"Sun, 06 Nov 1994 24:49:37 GMT",
+            b"Sun, 31 Feb 1994 08:49:37 GMT",
+            b"Sun, 00 Nov 1994 08:49:37 GMT",
+            b"Sun, 06 Nov 1894 08:49:37 GMT",
+            b"Sun, 06 Nov 1994 08:49:37 \xff",
         ];
         for text in wrong {
-            assert_eq!(HttpDate::parse(text.as_bytes()), None, "{text}");
+            assert_eq!(HttpDate::parse(text), None, "{}", text.escape_ascii());
         }
     }
 }

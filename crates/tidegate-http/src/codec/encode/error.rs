@@ -26,9 +26,6 @@ pub enum EncodeError {
     /// `Content-Length` or `Transfer-Encoding` as a plain field.
     #[error("the framing of a message is not a plain field; declare it with `framing`")]
     FramingField,
-    /// A framing that the message cannot have.
-    #[error("a request has no body until close and is no tunnel; declare a length or chunks")]
-    Framing,
     /// A trailer field that would change the framing or the meaning of the body.
     #[error("the field is not allowed as a trailer; send it in the head")]
     ForbiddenTrailer,
@@ -41,9 +38,6 @@ pub enum EncodeError {
     /// A request target with a byte that must be percent-encoded, or of no valid form.
     #[error("the request target has no valid form, or a byte that must be percent-encoded")]
     Target,
-    /// The output has no room for it.
-    #[error("the output has no room left; send it and continue in new memory")]
-    Full,
     /// More data than declared.
     #[error("the body is longer than its declared length; declare the right length or use chunks")]
     BodyTooLong,

@@ -21,12 +21,12 @@ pub(crate) const OK_LINE: &[u8; 17] = b"HTTP/1.1 200 OK\r\n";
 ///
 /// # Errors
 ///
-/// [`EncodeError::Status`] if `status` does not have three digits, [`EncodeError::Full`] if `out`
-/// has no room.
+/// [`EncodeError::Status`] if `status` does not have three digits.
 #[inline]
 pub fn status_line<B: BufMut>(out: &mut B, status: u16) -> Result<(), EncodeError> {
     if status == 200 {
-        return put(out, &[OK_LINE]);
+        put(out, &[OK_LINE]);
+        return Ok(());
     }
     other_status_line(out, status)
 }
@@ -40,7 +40,8 @@ fn other_status_line<B: BufMut>(out: &mut B, status: u16) -> Result<(), EncodeEr
     put(
         out,
         &[b"HTTP/1.1 ", &digits, reason(status).as_bytes(), b"\r\n"],
-    )
+    );
+    Ok(())
 }
 
 /// Writes a request line with the version 1.1.
@@ -48,7 +49,7 @@ fn other_status_line<B: BufMut>(out: &mut B, status: u16) -> Result<(), EncodeEr
 /// # Errors
 ///
 /// [`EncodeError::Method`] if the method is not a token, [`EncodeError::Target`] if the target is
-/// empty or has a byte that must be percent-encoded, [`EncodeError::Full`] if `out` has no room.
+/// empty or has a byte that must be percent-encoded.
 ///
 /// # Examples
 ///
@@ -72,7 +73,8 @@ pub fn request_line<B: BufMut>(
     if target.is_empty() || !chars::is_target(target) {
         return Err(EncodeError::Target);
     }
-    put(out, &[method, b" ", target, b" HTTP/1.1\r\n"])
+    put(out, &[method, b" ", target, b" HTTP/1.1\r\n"]);
+    Ok(())
 }
 
 /// Writes one field.
@@ -81,73 +83,54 @@ pub fn request_line<B: BufMut>(
 ///
 /// [`EncodeError::FieldName`] if the name is not a token, [`EncodeError::FieldValue`] if the value
 /// has a control byte other than tab, [`EncodeError::FramingField`] for `Content-Length` and
-/// `Transfer-Encoding`, [`EncodeError::Full`] if `out` has no room.
+/// `Transfer-Encoding`.
 #[inline]
 pub fn field<B: BufMut>(out: &mut B, name: &str, value: &[u8]) -> Result<(), EncodeError> {
     check_name(name.as_bytes())?;
     check_value(value)?;
-    put(out, &[name.as_bytes(), b": ", value, b"\r\n"])
+    put(out, &[name.as_bytes(), b": ", value, b"\r\n"]);
+    Ok(())
 }
 
 /// Writes the field that declares where the body ends: `Content-Length`, `Transfer-Encoding`, or
 /// none.
-///
-/// # Errors
-///
-/// [`EncodeError::Full`] if `out` has no room.
 #[inline]
-pub fn framing<B: BufMut>(out: &mut B, framing: BodyFraming) -> Result<(), EncodeError> {
+pub fn framing<B: BufMut>(out: &mut B, framing: BodyFraming) {
     match framing {
         BodyFraming::Length(length) => {
             let mut memory = [0; 20];
             put(
                 out,
                 &[b"Content-Length: ", decimal(length, &mut memory), b"\r\n"],
-            )
+            );
         }
         BodyFraming::Chunked => put(out, &[b"Transfer-Encoding: chunked\r\n"]),
-        BodyFraming::Empty | BodyFraming::UntilClose | BodyFraming::Tunnel => Ok(()),
+        BodyFraming::Empty | BodyFraming::UntilClose | BodyFraming::Tunnel => {}
     }
 }
 
 /// Writes `Connection: close`.
-///
-/// # Errors
-///
-/// [`EncodeError::Full`] if `out` has no room.
 #[inline]
-pub fn connection_close<B: BufMut>(out: &mut B) -> Result<(), EncodeError> {
-    put(out, &[b"Connection: close\r\n"])
+pub fn connection_close<B: BufMut>(out: &mut B) {
+    put(out, &[b"Connection: close\r\n"]);
 }
 
 /// Writes `Connection: keep-alive`, which an HTTP/1.0 client expects if the connection stays open.
-///
-/// # Errors
-///
-/// [`EncodeError::Full`] if `out` has no room.
 #[inline]
-pub fn connection_keep_alive<B: BufMut>(out: &mut B) -> Result<(), EncodeError> {
-    put(out, &[b"Connection: keep-alive\r\n"])
+pub fn connection_keep_alive<B: BufMut>(out: &mut B) {
+    put(out, &[b"Connection: keep-alive\r\n"]);
 }
 
 /// Writes the field `Date`.
-///
-/// # Errors
-///
-/// [`EncodeError::Full`] if `out` has no room.
 #[inline]
-pub fn date<B: BufMut>(out: &mut B, date: &HttpDate) -> Result<(), EncodeError> {
-    put(out, &[b"Date: ", date.as_bytes(), b"\r\n"])
+pub fn date<B: BufMut>(out: &mut B, date: &HttpDate) {
+    put(out, &[b"Date: ", date.as_bytes(), b"\r\n"]);
 }
 
 /// Writes the empty line at the end of a head.
-///
-/// # Errors
-///
-/// [`EncodeError::Full`] if `out` has no room.
 #[inline]
-pub fn head_end<B: BufMut>(out: &mut B) -> Result<(), EncodeError> {
-    put(out, &[b"\r\n"])
+pub fn head_end<B: BufMut>(out: &mut B) {
+    put(out, &[b"\r\n"]);
 }
 
 /// Writes the end of most heads: `Content-Length`, `Date` unless there is one already, and the empty
@@ -221,17 +204,12 @@ pub(in crate::codec) fn check_value(value: &[u8]) -> Result<(), EncodeError> {
     }
 }
 
-/// Writes all `parts`, or nothing if there is no room for them.
+/// Writes all `parts`.
 #[inline(always)]
-pub(in crate::codec) fn put<B: BufMut>(out: &mut B, parts: &[&[u8]]) -> Result<(), EncodeError> {
-    let length: usize = parts.iter().map(|part| part.len()).sum();
-    if out.remaining_mut() < length {
-        return Err(EncodeError::Full);
-    }
+pub(in crate::codec) fn put<B: BufMut>(out: &mut B, parts: &[&[u8]]) {
     for part in parts {
         out.put_slice(part);
     }
-    Ok(())
 }
 
 /// Returns `number` in decimal digits.
@@ -260,11 +238,11 @@ mod tests {
             for date in [Some(&date), None] {
                 let (mut whole, mut parts) = (BytesMut::new(), BytesMut::new());
                 end_with_length(&mut whole, length, date);
-                framing(&mut parts, BodyFraming::Length(length)).unwrap();
+                framing(&mut parts, BodyFraming::Length(length));
                 if let Some(date) = date {
-                    super::date(&mut parts, date).unwrap();
+                    super::date(&mut parts, date);
                 }
-                head_end(&mut parts).unwrap();
+                head_end(&mut parts);
                 assert_eq!(whole, parts);
             }
         }

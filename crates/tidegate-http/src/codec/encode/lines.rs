@@ -3,26 +3,20 @@
 use std::fmt;
 use std::ops::Range;
 
-use bytes::BufMut;
-
 use crate::codec::chars;
 use crate::codec::known::KnownField;
 
 use super::error::EncodeError;
-use super::head::{field, put};
+use super::head::field;
 
 /// Fields that are checked once and written many times: one line or more.
 ///
 /// # Examples
 ///
 /// ```
-/// use tidegate_http::codec::{FieldLines, encode};
+/// use tidegate_http::codec::FieldLines;
 ///
-/// let server = FieldLines::new("Server", b"tidegate")?; // once
-/// let mut out = Vec::new();
-/// encode::field_lines(&mut out, &server)?; // per response
-/// assert_eq!(out, b"Server: tidegate\r\n");
-///
+/// let server = FieldLines::new("Server", b"tidegate")?;
 /// let both = server.and("Vary", b"Accept")?;
 /// assert_eq!(both.as_bytes(), b"Server: tidegate\r\nVary: Accept\r\n");
 /// # Ok::<(), tidegate_http::codec::EncodeError>(())
@@ -168,16 +162,6 @@ impl fmt::Debug for FieldLines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.text.escape_ascii())
     }
-}
-
-/// Writes fields that were checked before.
-///
-/// # Errors
-///
-/// [`EncodeError::Full`] if `out` has no room.
-#[inline]
-pub fn field_lines<B: BufMut>(out: &mut B, lines: &FieldLines) -> Result<(), EncodeError> {
-    put(out, &[lines.as_bytes()])
 }
 
 /// Returns `true` for bytes that are visible ASCII.

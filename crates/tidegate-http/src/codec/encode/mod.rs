@@ -1,6 +1,6 @@
 //! Writes messages into memory of the caller.
 //!
-//! Each function takes any [`BufMut`](bytes::BufMut): a `Vec<u8>`, a `BytesMut`, or memory that an
+//! Each function takes any [`BufMut`](bytes::BufMut) that grows: a `Vec<u8>`, or a `BytesMut` that an
 //! event loop lends. It checks everything before it writes the first byte, so that an error leaves
 //! the output as it was. It allocates nothing itself.
 //!
@@ -10,8 +10,8 @@
 //! let mut out = Vec::new();
 //! encode::status_line(&mut out, 200)?;
 //! encode::field(&mut out, "Content-Type", b"text/plain")?;
-//! encode::framing(&mut out, BodyFraming::Length(5))?;
-//! encode::head_end(&mut out)?;
+//! encode::framing(&mut out, BodyFraming::Length(5));
+//! encode::head_end(&mut out);
 //! let mut body = BodyEncoder::new(BodyFraming::Length(5));
 //! body.data(&mut out, b"hello")?;
 //! body.finish(&mut out)?;
@@ -45,7 +45,7 @@ pub use self::head::{
     CONTINUE, connection_close, connection_keep_alive, date, field, framing, head_end,
     request_line, status_line,
 };
-pub use self::lines::{FieldLines, field_lines};
+pub use self::lines::FieldLines;
 pub use self::status::reason;
 
 pub(super) use self::body::is_forbidden_trailer;

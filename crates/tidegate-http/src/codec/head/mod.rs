@@ -30,11 +30,13 @@ mod table;
 mod target;
 
 pub use self::fields::{Field, FieldIter, Fields};
-pub use self::owned::{OwnedRequestHead, OwnedResponseHead};
+pub use self::owned::OwnedRequestHead;
 pub use self::request::RequestHead;
 pub use self::response::ResponseHead;
 pub use self::table::HeadTable;
 pub use self::target::TargetForm;
+
+pub(crate) use self::owned::OwnedResponseHead;
 
 pub(super) use self::lines::{field, lines};
 pub(super) use self::scan::{Expected, Scan};

@@ -2,20 +2,18 @@
 //!
 //! The copy has the bytes of the received head. New text is appended to them, and only offsets
 //! change: a field is dropped by its offsets, and a value is replaced by those of the new text.
-//! Nothing that would change the framing is accepted, except through [`Patchable::set_framing`].
+//! Nothing that would change the framing is accepted.
 
 use std::ops::Range;
 
 use bytes::BufMut;
 
-use crate::codec::encode::{self, EncodeError, FieldLines, check_name, check_value, put};
-use crate::codec::framing::BodyFraming;
+use crate::codec::encode::{EncodeError, FieldLines, check_name, check_value, put};
 use crate::codec::known::KnownField;
 
 use super::authority::Authority;
 use super::fields::Fields;
 use super::hop_by_hop::{HopByHop, is_connection};
-use super::lines::field;
 use super::table::{Info, Span};
 
 /// The most fields: their positions have eight bits.
@@ -169,28 +167,6 @@ impl Patchable {
         }
     }
 
-    /// Replaces the fields of the framing.
-    pub(super) fn set_framing(&mut self, framing: BodyFraming) -> Result<(), EncodeError> {
-        let mut line = [0_u8; 64];
-        let mut rest = &mut line[..];
-        encode::framing(&mut rest, framing)?;
-        let written = 64 - rest.len();
-        if let Some(field) = field(&line[..written]) {
-            let value = field.value.trim_ascii_end();
-            self.append_unchecked(field.name.as_bytes(), value)?;
-        }
-        // All but the one that was appended.
-        let (bytes, mut left) = (&self.bytes, self.spans.len());
-        self.spans.retain(|span| {
-            left -= 1;
-            !is_framing(span.name(bytes)) || (left == 0 && written > 0)
-        });
-        self.info.framing = framing;
-        self.is_text = false;
-        self.relocate();
-        Ok(())
-    }
-
     /// Adds text, and returns its offsets.
     pub(super) fn add_text(&mut self, text: &[u8]) -> Result<(u16, u16), EncodeError> {
         let start = self.bytes.len();
@@ -202,21 +178,14 @@ impl Patchable {
     }
 
     /// Writes the fields and the empty line, after a start line of these `parts`.
-    pub(super) fn encode<B: BufMut>(
-        &self,
-        out: &mut B,
-        parts: &[&[u8]],
-    ) -> Result<(), EncodeError> {
-        if out.remaining_mut() < self.encoded_len(parts) {
-            return Err(EncodeError::Full);
-        }
+    pub(super) fn encode<B: BufMut>(&self, out: &mut B, parts: &[&[u8]]) {
         if self.is_text {
             return put(out, &[&self.bytes, b"\r\n"]);
         }
-        put(out, parts)?;
+        put(out, parts);
         let put_text = |text: &[u8]| out.put_slice(text);
         self.fields().write_spans(|_| true, put_text);
-        put(out, &[b"\r\n"])
+        put(out, &[b"\r\n"]);
     }
 
     /// Returns how many bytes [`encode`](Self::encode) writes.

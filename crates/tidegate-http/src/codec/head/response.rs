@@ -155,9 +155,8 @@ impl<'a> ResponseHead<'a> {
         self.known(KnownField::Upgrade).filter(|_| asked)
     }
 
-    /// Copies the head, so that it can be kept and changed.
-    #[must_use]
-    pub fn to_owned(&self) -> OwnedResponseHead {
+    /// Copies the head, so that it can be kept.
+    pub(crate) fn to_owned(&self) -> OwnedResponseHead {
         OwnedResponseHead::new(self.fields.bytes, self.fields.spans, self.info)
     }
 }

@@ -1,6 +1,6 @@
 //! The body of the current request: receives, discards or refuses it.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use tidegate_core::CaughtPanic;
 use tidegate_core::internal::contain;
 use tidegate_promise::Failure;
@@ -9,7 +9,7 @@ use super::{Connection, Phase, Stop};
 use crate::codec::{BodyEvent, Method, RefusalReason, RequestHead};
 use crate::server::body::{BodyError, Flow};
 use crate::server::head_writer::ReplyTo;
-use crate::server::input::{Input, take_data};
+use crate::server::input::{Received, take_data};
 use crate::server::queue::Slot;
 use crate::server::request::Intake;
 use crate::server::service::Service;
@@ -18,9 +18,9 @@ use crate::server::wire::Wire;
 
 impl<S: Service> Connection<S> {
     /// Receives a piece of a body. Returns why no more can be received now.
-    pub(super) fn take_body<'a, I: Input>(
+    pub(super) fn take_body<'a>(
         &mut self,
-        input: &mut I,
+        input: &mut Received,
         wire: &mut impl Wire<'a>,
     ) -> Option<Stop> {
         if self.body_paused {
@@ -108,7 +108,7 @@ impl<S: Service> Connection<S> {
     /// Drops an empty line before a request line, unless what follows may belong to another protocol.
     /// Returns `true` if there was one.
     #[cold]
-    pub(super) fn skip_empty_line<I: Input>(&mut self, input: &mut I) -> bool {
+    pub(super) fn skip_empty_line(&mut self, input: &mut Received) -> bool {
         if self.outstanding == 0 {
             return false;
         }

@@ -41,7 +41,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tidegate_core::internal::contain;
 use tidegate_net::Channel;
 use tidegate_promise::Failure;
@@ -52,7 +52,7 @@ use super::body::BodyError;
 use super::date::ReadDate;
 use super::flow::Window;
 use super::head_writer::{HeadWriter, ReplyTo};
-use super::input::{Input, Received};
+use super::input::Received;
 use super::metrics::{LoopCell, Tally};
 use super::queue::ResponseQueue;
 use super::request::{Intake, Request};
@@ -275,11 +275,11 @@ impl<S: Service> Connection<S> {
         let mut kept = std::mem::take(&mut self.kept);
         kept.extend_from_slice(&bytes);
         wire.give_back(bytes);
-        self.advance(kept, wire);
+        self.advance(Received::joined(kept), wire);
     }
 
     /// Handles as much of `input` as possible, and keeps the rest.
-    fn advance<'a, I: Input>(&mut self, mut input: I, wire: &mut impl Wire<'a>) {
+    fn advance<'a>(&mut self, mut input: Received, wire: &mut impl Wire<'a>) {
         let mut table = spare_table::take();
         let mut date = ReadDate::new(self.now);
         self.advancing = true;
@@ -389,7 +389,7 @@ impl<S: Service> Connection<S> {
     pub(crate) fn resume<'a>(&mut self, wire: &mut impl Wire<'a>) {
         if self.paused && !self.body_paused && self.phase != Phase::Lingering {
             let kept = std::mem::take(&mut self.kept);
-            self.advance(kept, wire);
+            self.advance(Received::joined(kept), wire);
         }
     }
 
