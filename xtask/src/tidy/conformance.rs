@@ -6,7 +6,8 @@
 //! is
 //!
 //! * one or more tests, each in backticks, separated by commas:
-//!   `crate_name::any::path::test_name`, or `doc:Type::method` for an example in the docs; a rule
+//!   `loop::any::path::test_name`, where `loop` is `tidegate-loop`, or `doc:Type::method` for an
+//!   example in the docs; a rule
 //!   of another row may stand beside them or alone;
 //! * or a sentence that begins with `differs:`, `later:` or `n/a:`. Functions that it names in
 //!   backticks exist.
@@ -24,6 +25,8 @@ const SPECS: [&str; 6] = ["loops", "strategies", "isolation", "seeds", "http", "
 const REASONS: [&str; 3] = ["differs:", "later:", "n/a:"];
 /// The allowed number of words in a sentence.
 const WORDS: RangeInclusive<usize> = 3..=20;
+/// The most bytes of a row.
+const BYTES: usize = 250;
 
 /// Checks every row, that each rule has only one row, and that no two rules share a sentence.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -58,6 +61,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             find(format!(
                 "{rule} has the sentence of {first}: say what tells them apart"
             ));
+        }
+        let bytes = row
+            .iter()
+            .map(|cell| cell.len() + " | ".len())
+            .sum::<usize>()
+            + 1;
+        if bytes > BYTES {
+            find(format!("{rule}: a row of {bytes} bytes: at most {BYTES}"));
         }
         if let Err(why) = code.check(answer) {
             find(format!("{rule}: {why}"));
@@ -201,9 +212,14 @@ impl Code {
     }
 }
 
-/// Returns the folder of a crate, given its name in code or in a manifest.
+/// Returns the folder of a crate, given its name with or without `tidegate`.
 fn folder(krate: &str) -> String {
-    krate.replace('_', "-")
+    let name = krate.replace('_', "-");
+    if name.starts_with("tidegate") {
+        name
+    } else {
+        format!("tidegate-{name}")
+    }
 }
 
 #[cfg(test)]
@@ -233,20 +249,20 @@ mod tests {
 
     #[test]
     fn a_row_names_tests_doc_tests_or_a_reason() {
-        let rows = "| loops:FU1 | A wait ends. | `tidegate_promise::waits`, `tidegate_promise::it::cancels` |
+        let rows = "| loops:FU1 | A wait ends. | `promise::waits`, `promise::it::cancels` |
             | loops:FU2 | The `wait` returns. | `doc:Completion::wait`, `doc:tidegate_promise` |
             | loops:FU3 | A wait is refused. | differs: on any pinned loop (`it::waits`, `Loop`). |
             | strategies:PC1 | A producer is alone. | later: strategies come with the worker pool. |
             | isolation:K3 | A key has a name. | n/a: Rust has no interrupt flag. |
-            | seeds:P1 | A wait has an end. | loops:FU1, `tidegate_promise::waits`, loops:FU2 |";
+            | seeds:P1 | A wait has an end. | loops:FU1, `promise::waits`, loops:FU2 |";
         assert_eq!(findings(rows), Vec::<String>::new());
     }
 
     #[test]
     fn a_test_that_does_not_exist_is_found() {
         for answer in [
-            "`tidegate_promise::gone`",
-            "`tidegate_promise::helper`",
+            "`promise::gone`",
+            "`promise::helper`",
             "`other::waits`",
             "`doc:Completion::gone`",
             "loops:FU9",
@@ -261,9 +277,10 @@ mod tests {
         for answer in [
             "",
             "differs:",
-            "`tidegate_promise::waits` and more",
-            "`tidegate_promise::waits`; or else `tidegate_promise::cancels`",
-            "tidegate_promise::waits",
+            "`promise::waits` and more",
+            &format!("`promise::{}`", "waits::".repeat(40) + "waits"),
+            "`promise::waits`; or else `promise::cancels`",
+            "promise::waits",
         ] {
             assert_eq!(answered(answer).len(), 1, "{answer}");
         }
