@@ -9,7 +9,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::HttpService;
 use hyper::{Request, Response};
-use tidegate_net::{Address, Channel, LocalStream, LocalStreamHandler, NetGroup, Server};
+use tidegate_net::{
+    Address, Channel, LocalStream, LocalStreamHandler, NetGroup, Server, StreamHandler,
+};
 use tidegate_promise::Completion;
 
 use crate::connection::HttpConnection;
@@ -162,7 +164,7 @@ impl Http {
         let (make, http) = (Arc::new(make), Arc::new(self));
         move || {
             let (make, http) = (Arc::clone(&make), Arc::clone(&http));
-            LocalStreamHandler::new(Box::new(move |stream: LocalStream| {
+            StreamHandler::local(Box::new(move |stream: LocalStream| {
                 let service = make(&stream.channel());
                 HttpConnection::new(stream, service, http)
             }))

@@ -23,13 +23,13 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// use hyper::service::service_fn;
 /// use hyper::{Request, Response, body::{Bytes, Incoming}};
 /// use tidegate_hyper::LoopIo;
-/// use tidegate_net::{EmbeddedChannel, LocalStreamHandler};
+/// use tidegate_net::{EmbeddedChannel, StreamHandler};
 ///
 /// async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
 ///     Ok(Response::new(Full::from("hello")))
 /// }
 ///
-/// let handler = LocalStreamHandler::new(|stream| async {
+/// let handler = StreamHandler::local(|stream| async {
 ///     let http1 = http1::Builder::new();
 ///     let _ = http1.serve_connection(LoopIo::new(stream), service_fn(hello)).await;
 /// });

@@ -114,7 +114,10 @@ pub use self::server::{
     DrainAnnounced, DrainReport, Draining, Listener, Server, ServerBuilder, ServerMetrics,
 };
 #[cfg(feature = "streams")]
-pub use self::stream::{ByteStream, DrainSignal, LocalStream, LocalStreamHandler, StreamHandler};
+pub use self::stream::{
+    AnyThread, ByteStream, DrainSignal, LocalStream, LocalStreamHandler, OwnLoop, StreamHandler,
+    StreamKind,
+};
 pub use self::sys::Readiness;
 
 /// Items for the other crates of this workspace only. Unstable: they change without notice.
@@ -123,4 +126,6 @@ pub mod internal {
     pub use crate::channel::{HeldInput, PeerProgress, StreamRoom};
     pub use crate::group::{ChannelPlacement, ChannelPlacer};
     pub use crate::local::{LocalListener, LocalNetwork, LocalSocket};
+    #[cfg(feature = "streams")]
+    pub use crate::stream::{StreamCell, StreamState};
 }

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper::client::conn::http1::handshake;
 use tidegate_hyper::{LoopExecutor, LoopIo};
-use tidegate_net::{Client, LocalStream, LocalStreamHandler};
+use tidegate_net::{Client, LocalStream, StreamHandler};
 use tidegate_testkit::Log;
 
 use crate::group;
@@ -51,7 +51,7 @@ fn a_server_that_closes_ends_the_request() {
         let own = log.clone();
         let client = Client::builder(&group).pipeline(move |p| {
             let own = own.clone();
-            p.add("ask", LocalStreamHandler::new(|stream| ask(stream, own)))
+            p.add("ask", StreamHandler::local(|stream| ask(stream, own)))
         });
         let connected = client.connect(listener.local_addr().unwrap());
         let (mut server, _) = listener.accept().unwrap();

@@ -19,8 +19,6 @@ pub(crate) enum ChannelRequest {
     Close,
     /// Closes and resets the connection.
     Abort,
-    /// Sets the cause to report if the channel is closed next.
-    Cause(Failure),
     CloseWhenFlushed,
     ShutdownOutput(Promise<()>),
     AutoRead(bool),

@@ -12,7 +12,7 @@ use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedCompletion, 
 use super::channel_request::{ChannelRequest, refuse, refuse_write};
 use super::event::{HandlerEvent, InEvent, UserEvent};
 use super::shared::{Attribute, Shared};
-use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
+use super::write_queue::ENTRY_OVERHEAD;
 use crate::errors::NetError;
 use crate::message::{Message, Msg};
 use crate::reactor::IoHandle;
@@ -141,11 +141,6 @@ impl Channel {
     /// Closes the channel even if its handlers hold the close back.
     pub(crate) fn force_close(&self) {
         self.post(ChannelRequest::ForceClose);
-    }
-
-    /// Sets the cause to report if the channel is closed next.
-    pub(crate) fn set_close_cause(&self, why: Failure) {
-        self.post(ChannelRequest::Cause(why));
     }
 
     /// Closes the channel as soon as everything written so far is sent. The completion succeeds
@@ -321,11 +316,6 @@ impl Channel {
     /// taken yet.
     pub fn pending_bytes(&self) -> usize {
         self.shared.pending()
-    }
-
-    /// Returns the number of pending bytes and their limits.
-    pub(crate) fn waiting(&self) -> (usize, WaterMarks) {
-        (self.shared.pending(), self.shared.marks())
     }
 
     /// Returns the address of the peer, if there is one.

@@ -60,9 +60,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.force_close(io_context);
             }
             ChannelRequest::Abort => self.abort(io_context),
-            ChannelRequest::Cause(why) => {
-                self.pipeline.io_mut().close_cause.get_or_insert(why);
-            }
             ChannelRequest::CloseWhenFlushed => {
                 self.pipeline.out(OutOp::Flush);
                 self.pipeline.out(OutOp::CloseWhenFlushed);

@@ -1,18 +1,18 @@
-//! The state that a local stream and its handler share. Both are on one thread, so it has no lock.
+//! The state that a stream and its handler share.
 //!
 //! Nothing of the user's runs while the state is borrowed: wakers are cloned before, and are woken
 //! and dropped after.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 
 use bytes::{Buf, Bytes};
 use tidegate_core::internal::{SignalBlock, WakeFlag, contain};
 use tidegate_promise::Failure;
 
+use super::kind::{StreamCell as _, StreamKind};
 use super::{MOST_HELD, error_of};
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{Channel, Shared, ring_timer};
@@ -48,7 +48,7 @@ impl Wake for Alarm {
 }
 
 /// What the stream wants its handler to do.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Wishes {
     pub(super) out: Vec<Bytes>,
     pub(super) flush: bool,
@@ -59,8 +59,9 @@ pub(super) struct Wishes {
     pub(super) room: bool,
 }
 
-#[derive(Default)]
-struct State {
+/// The state itself.
+#[derive(Debug, Default)]
+pub struct StreamState {
     received: VecDeque<Bytes>,
     held: usize,
     /// `true` if the channel does not read because the stream holds too much.
@@ -91,7 +92,7 @@ enum Side {
     Drainer,
 }
 
-impl State {
+impl StreamState {
     fn slot(&mut self, side: Side) -> &mut Option<Waker> {
         match side {
             Side::Reader => &mut self.reader,
@@ -114,20 +115,20 @@ impl State {
     }
 }
 
-pub(super) struct Link {
+pub(super) struct Link<K: StreamKind> {
     pub(super) channel: Channel,
     alarm: Arc<Alarm>,
     pub(super) waker: Waker,
-    state: RefCell<State>,
+    state: K::Cell,
 }
 
-impl Link {
+impl<K: StreamKind> Link<K> {
     pub(super) fn new(channel: Channel, alarm: Arc<Alarm>) -> Self {
         Self {
             channel,
             waker: Waker::from(Arc::clone(&alarm)),
             alarm,
-            state: RefCell::default(),
+            state: K::Cell::default(),
         }
     }
 
@@ -135,7 +136,7 @@ impl Link {
 
     /// Stores received bytes. Returns `true` if the channel has to stop reading.
     pub(super) fn receive(&self, bytes: Bytes) -> bool {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state.lock();
         if state.gone {
             drop(state);
             return false;
@@ -148,19 +149,19 @@ impl Link {
     }
 
     pub(super) fn end(&self) {
-        self.state.borrow_mut().ended = true;
+        self.state.lock().ended = true;
     }
 
     /// Ends both directions: the handler can do nothing more for the stream.
     pub(super) fn detach(&self) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state.lock();
         state.ended = true;
         state.detached = true;
     }
 
     /// Returns `false` if there is no stream that could return the error.
     pub(super) fn fail(&self, why: &Failure) -> bool {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state.lock();
         if state.gone {
             return false;
         }
@@ -169,13 +170,17 @@ impl Link {
     }
 
     pub(super) fn drain(&self) {
-        self.state.borrow_mut().draining = true;
+        self.state.lock().draining = true;
     }
 
     /// Begins a turn of the handler: grants `room` and wakes the tasks that can go on, unless the
     /// handler's own future is the one that waits.
     pub(super) fn begin_poll(&self, room: usize) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state.lock();
+        // Writes of another task or thread that the handler has not carried out.
+        let written = state.wishes.out.iter();
+        let written: usize = written.map(|bytes| bytes.len() + ENTRY_OVERHEAD).sum();
+        let room = room.saturating_sub(written);
         state.room = room;
         state.polling = true;
         let readable = !state.received.is_empty() || state.ended || state.failure.is_some();
@@ -200,7 +205,7 @@ impl Link {
 
     /// Ends the poll. Returns what the stream wants, once.
     pub(super) fn end_poll(&self) -> Wishes {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state.lock();
         state.polling = false;
         let resume = state.wants_resume();
         state.paused &= !resume;
@@ -210,7 +215,7 @@ impl Link {
 
     /// Gives the memory of the carried out writes back.
     pub(super) fn reuse(&self, out: Vec<Bytes>) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state.lock();
         if state.wishes.out.is_empty() {
             state.wishes.out = out;
         }
@@ -224,8 +229,8 @@ impl Link {
     // The side of the stream.
 
     /// Changes the state, and calls the handler unless it is polling: it sees the change then.
-    fn wish(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.state.borrow_mut();
+    fn wish(&self, change: impl FnOnce(&mut StreamState)) {
+        let mut state = self.state.lock();
         change(&mut state);
         let polling = state.polling;
         drop(state);
@@ -234,32 +239,62 @@ impl Link {
         }
     }
 
-    fn wait<T>(&self, side: Side, cx: &Context<'_>) -> Poll<T> {
-        let mut state = self.state.borrow_mut();
+    /// Returns what `look` finds. If that is nothing, stores the waker of `cx` for `side`.
+    fn poll_side<T>(
+        &self,
+        side: Side,
+        cx: &Context<'_>,
+        mut look: impl FnMut(&mut StreamState) -> Option<T>,
+    ) -> Poll<T> {
+        let mut state = self.state.lock();
+        if let Some(found) = look(&mut state) {
+            return Poll::Ready(found);
+        }
         let known = state.slot(side).as_ref();
         if known.is_some_and(|waker| waker.will_wake(cx.waker())) {
             return Poll::Pending;
         }
         drop(state);
         let waker = cx.waker().clone();
-        let before = self.state.borrow_mut().slot(side).replace(waker);
+        let mut state = self.state.lock();
+        // The handler may have run on its thread meanwhile.
+        let found = look(&mut state);
+        let before = match found {
+            None => state.slot(side).replace(waker),
+            Some(_) => Some(waker),
+        };
+        drop(state);
         drop(before);
-        Poll::Pending
+        found.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Returns the next received bytes; no bytes at the end.
-    pub(super) fn poll_read_bytes(&self, cx: &Context<'_>) -> Poll<io::Result<Bytes>> {
-        let mut state = self.state.borrow_mut();
-        let Some(bytes) = state.received.pop_front() else {
-            drop(state);
-            return self.poll_nothing(cx).map_ok(|()| Bytes::new());
-        };
-        state.held -= bytes.len();
+    /// Returns the next received bytes, which still count as held; no bytes at the end.
+    fn poll_next(&self, cx: &Context<'_>) -> Poll<io::Result<Bytes>> {
+        let next = self.poll_side(Side::Reader, cx, |state| match state.received.pop_front() {
+            Some(bytes) => Some(Ok(bytes)),
+            None => match &state.failure {
+                Some(why) => Some(Err(why.clone())),
+                None => state.ended.then(|| Ok(Bytes::new())),
+            },
+        });
+        next.map_err(|why| error_of(why, io::ErrorKind::ConnectionAborted))
+    }
+
+    /// Subtracts bytes that were handed out. The channel reads on if the stream holds little now.
+    fn took(&self, count: usize) {
+        let mut state = self.state.lock();
+        state.held -= count;
         let resume = state.wants_resume() && !state.polling;
         drop(state);
         if resume {
             self.ring();
         }
+    }
+
+    /// Returns the next received bytes; no bytes at the end.
+    pub(super) fn poll_read_bytes(&self, cx: &Context<'_>) -> Poll<io::Result<Bytes>> {
+        let bytes = ready!(self.poll_next(cx))?;
+        self.took(bytes.len());
         Poll::Ready(Ok(bytes))
     }
 
@@ -268,58 +303,40 @@ impl Link {
         if buffer.is_empty() {
             return Poll::Ready(Ok(0));
         }
+        let mut next = Some(ready!(self.poll_next(cx))?);
         let mut count = 0;
-        while count < buffer.len() {
-            let next = self.state.borrow_mut().received.pop_front();
-            let Some(mut chunk) = next else { break };
+        while let Some(mut chunk) = next {
             let part = chunk.len().min(buffer.len() - count);
             chunk.copy_to_slice(&mut buffer[count..count + part]);
             count += part;
+            next = None;
             if !chunk.is_empty() {
-                self.state.borrow_mut().received.push_front(chunk);
+                self.state.lock().received.push_front(chunk);
+            } else if count < buffer.len() {
+                next = self.state.lock().received.pop_front();
             }
         }
-        if count == 0 {
-            return self.poll_nothing(cx).map_ok(|()| 0);
-        }
-        let mut state = self.state.borrow_mut();
-        state.held -= count;
-        let resume = state.wants_resume() && !state.polling;
-        drop(state);
-        if resume {
-            self.ring();
-        }
+        self.took(count);
         Poll::Ready(Ok(count))
-    }
-
-    /// Polls a stream that has received nothing: an error, the end, or a wait.
-    fn poll_nothing(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let state = self.state.borrow();
-        if let Some(why) = state.failure.clone() {
-            return Poll::Ready(Err(error_of(why, io::ErrorKind::ConnectionAborted)));
-        }
-        if state.ended {
-            return Poll::Ready(Ok(()));
-        }
-        drop(state);
-        self.wait(Side::Reader, cx)
     }
 
     /// Returns how many of `offered` bytes may be written now.
     pub(super) fn poll_room(&self, cx: &Context<'_>, offered: usize) -> Poll<io::Result<usize>> {
-        let state = self.state.borrow();
-        if state.shut || state.detached || state.failure.is_some() {
-            drop(state);
-            return Poll::Ready(Err(self.closed()));
+        let room = self.poll_side(Side::Writer, cx, |state| {
+            if state.shut || state.detached || state.failure.is_some() {
+                return Some(None);
+            }
+            let most = offered.min(state.room);
+            (most > 0 || offered == 0).then_some(Some(most))
+        });
+        match room {
+            Poll::Ready(Some(most)) => Poll::Ready(Ok(most)),
+            Poll::Ready(None) => Poll::Ready(Err(self.closed())),
+            Poll::Pending => {
+                self.wish(|state| state.wishes.room = true);
+                Poll::Pending
+            }
         }
-        let most = offered.min(state.room);
-        drop(state);
-        if most == 0 && offered > 0 {
-            let waits = self.wait(Side::Writer, cx);
-            self.wish(|state| state.wishes.room = true);
-            return waits;
-        }
-        Poll::Ready(Ok(most))
     }
 
     /// Writes bytes for which there is room.
@@ -334,7 +351,7 @@ impl Link {
     }
 
     pub(super) fn flush(&self) -> io::Result<()> {
-        let state = self.state.borrow();
+        let state = self.state.lock();
         if state.detached || state.failure.is_some() {
             drop(state);
             return Err(self.closed());
@@ -344,18 +361,19 @@ impl Link {
         Ok(())
     }
 
-    pub(super) fn shut(&self) {
-        if !self.state.borrow().shut {
-            self.wish(|state| {
-                state.shut = true;
-                state.wishes.shut = true;
-            });
+    /// Ends the writes. Closes the sending half after them if `now` is set. Returns `false` if they
+    /// have ended before.
+    pub(super) fn shut(&self, now: bool) -> bool {
+        let before = std::mem::replace(&mut self.state.lock().shut, true);
+        if now && !before {
+            self.wish(|state| state.wishes.shut = true);
         }
+        !before
     }
 
     /// Handles the drop of the stream.
     pub(super) fn leave(&self) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state.lock();
         state.shut = true;
         state.gone = true;
         let (detached, received) = (state.detached, std::mem::take(&mut state.received));
@@ -378,18 +396,15 @@ impl Link {
     }
 
     pub(super) fn is_draining(&self) -> bool {
-        self.state.borrow().draining
+        self.state.lock().draining
     }
 
     pub(super) fn poll_draining(&self, cx: &Context<'_>) -> Poll<()> {
-        if self.is_draining() {
-            return Poll::Ready(());
-        }
-        self.wait(Side::Drainer, cx)
+        self.poll_side(Side::Drainer, cx, |state| state.draining.then_some(()))
     }
 
-    fn closed(&self) -> io::Error {
-        let failure = self.state.borrow().failure.clone();
+    pub(super) fn closed(&self) -> io::Error {
+        let failure = self.state.lock().failure.clone();
         match failure.or_else(|| self.channel.close_cause()) {
             Some(why) => error_of(why, io::ErrorKind::BrokenPipe),
             None => io::ErrorKind::BrokenPipe.into(),

@@ -1,19 +1,18 @@
 //! Channels as byte streams, for futures.
 //!
-//! * `byte_stream`: a stream that can move to another thread.
-//! * `link`, `local_stream`, `local_handler`: a stream that stays on the channel's event loop. It
-//!   takes no lock, and its future runs in the turn of the channel.
-//! * `taken`: the end of the future that took a channel over.
+//! * `byte_stream`: the stream. `handler`: runs its future in the turns of the channel. `link`: what
+//!   the two share.
+//! * `kind`: a stream that any thread may use, or one that stays on its event loop.
 
 mod byte_stream;
+mod handler;
+mod kind;
 mod link;
-mod local_handler;
-mod local_stream;
-mod taken;
 
-pub use self::byte_stream::{ByteStream, StreamHandler};
-pub use self::local_handler::LocalStreamHandler;
-pub use self::local_stream::{DrainSignal, LocalStream};
+pub use self::byte_stream::{ByteStream, DrainSignal, LocalStream};
+pub use self::handler::{LocalStreamHandler, StreamHandler};
+pub use self::kind::{AnyThread, OwnLoop, StreamCell, StreamKind};
+pub use self::link::StreamState;
 
 use std::io::{self, IoSlice};
 

@@ -14,8 +14,8 @@ use futures_io::{AsyncRead, AsyncWrite};
 use tidegate_core::OnUnhandled;
 use tidegate_loop::EventLoop;
 use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Handler, LocalStream, LocalStreamHandler, NetGroup, Outbound,
-    OutboundContext, PipelineBuilder, PipelineChange, WaterMarks,
+    ChannelOptions, EmbeddedChannel, Handler, LocalStream, NetGroup, Outbound, OutboundContext,
+    PipelineBuilder, PipelineChange, StreamHandler, WaterMarks,
 };
 use tidegate_testkit::{Gate, Log};
 
@@ -54,13 +54,13 @@ fn embedded<T: Future<Output = ()> + 'static>(
         marks,
         ..ChannelOptions::default()
     };
-    let take = LocalStreamHandler::new(then);
+    let take = StreamHandler::local(then);
     let assemble = |p: PipelineBuilder| p.add("take", take);
     EmbeddedChannel::with_options(options, assemble).unwrap()
 }
 
 /// Sends `bytes` on another thread, and reads the reply meanwhile.
-fn echoed_meanwhile(client: &TcpStream, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn echoed_meanwhile(client: &TcpStream, bytes: &[u8]) -> Vec<u8> {
     let (mut writer, mut reader) = (client, client);
     let mut back = vec![0; bytes.len()];
     std::thread::scope(|scope| {
@@ -73,7 +73,7 @@ fn echoed_meanwhile(client: &TcpStream, bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn a_local_future_echoes_over_tcp() {
     let group = group(1);
-    let server = serve(&group, |p| p.add("echo", LocalStreamHandler::new(echo)));
+    let server = serve(&group, |p| p.add("echo", StreamHandler::local(echo)));
     let mut client = dial(&server);
     for size in [1, 100, 20_000] {
         let sent: Vec<u8> = (0..size).map(|n| n as u8).collect();
@@ -241,7 +241,7 @@ fn a_writer_behind_a_handler_that_makes_little_of_much_goes_on() {
             ctx.write("x");
         }
     }
-    let take = LocalStreamHandler::new(|mut stream: LocalStream| async move {
+    let take = StreamHandler::local(|mut stream: LocalStream| async move {
         for _ in 0..10 {
             write_all(&mut stream, vec![2; 1000]).await.unwrap();
         }
@@ -299,7 +299,7 @@ fn a_future_is_woken_from_another_thread() {
         let (gate, wakers) = (own.clone(), wakers.clone());
         p.add(
             "take",
-            LocalStreamHandler::new(|mut stream: LocalStream| async move {
+            StreamHandler::local(|mut stream: LocalStream| async move {
                 let opened = poll_fn(|cx| match gate.is_open() {
                     true => Poll::Ready(()),
                     false => {
@@ -327,7 +327,7 @@ fn a_stream_that_has_moved_to_another_local_future_goes_on() {
     let server = serve(&group, |p| {
         p.add(
             "take",
-            LocalStreamHandler::new(|stream: LocalStream| async move {
+            StreamHandler::local(|stream: LocalStream| async move {
                 let home = EventLoop::current().unwrap();
                 drop(home.spawn_local(echo(stream)).unwrap());
             }),
@@ -368,7 +368,7 @@ fn an_open_channel_can_be_taken_over_and_its_stream_ends_with_the_handler() {
     let handle = channel.channel();
     let own = log.clone();
     let taken = handle.change(move || {
-        let take = LocalStreamHandler::new(move |mut stream: LocalStream| async move {
+        let take = StreamHandler::local(move |mut stream: LocalStream| async move {
             while let Ok(bytes) = read(&mut stream).await {
                 own.push(bytes.len());
                 if bytes.is_empty() {
@@ -398,7 +398,7 @@ fn a_drain_reaches_the_future() {
         let own = own.clone();
         p.add(
             "take",
-            LocalStreamHandler::new(|mut stream: LocalStream| async move {
+            StreamHandler::local(|mut stream: LocalStream| async move {
                 let signal = stream.drain_signal();
                 assert!(!signal.is_draining());
                 write_all(&mut stream, "hello ").await.unwrap();
@@ -426,7 +426,7 @@ fn requests_before_the_end_are_answered_after_it() {
     let server = serve(&group, |p| {
         p.add(
             "answer",
-            LocalStreamHandler::new(|mut stream: LocalStream| async move {
+            StreamHandler::local(|mut stream: LocalStream| async move {
                 let mut asked = Vec::new();
                 loop {
                     let bytes = read(&mut stream).await.unwrap();
@@ -466,7 +466,7 @@ fn a_panic_of_the_future_goes_to_the_hook_and_is_why_the_channel_is_closed() {
         let own = own.clone();
         p.add(
             "take",
-            LocalStreamHandler::new(|mut stream: LocalStream| async move {
+            StreamHandler::local(|mut stream: LocalStream| async move {
                 own.push(stream.channel());
                 read(&mut stream).await.unwrap();
                 write_all(&mut stream, "before").await.unwrap();
@@ -500,9 +500,7 @@ fn a_panic_while_the_future_is_made_or_dropped_is_reported_too() {
     }
     let (group, log) = group_with_hook();
     let begin = |_: LocalStream| -> std::future::Ready<()> { panic!("no future") };
-    let server = serve(&group, move |p| {
-        p.add("take", LocalStreamHandler::new(begin))
-    });
+    let server = serve(&group, move |p| p.add("take", StreamHandler::local(begin)));
     let mut rest = Vec::new();
     dial(&server).read_to_end(&mut rest).unwrap();
     log.wait_for(1);
@@ -511,7 +509,7 @@ fn a_panic_while_the_future_is_made_or_dropped_is_reported_too() {
     let server = serve(&group, |p| {
         p.add(
             "take",
-            LocalStreamHandler::new(|_stream: LocalStream| {
+            StreamHandler::local(|_stream: LocalStream| {
                 let bomb = Bomb;
                 poll_fn(move |_| -> Poll<()> {
                     let _bomb = &bomb;
@@ -534,7 +532,7 @@ fn requests_before_a_close_notify_are_answered_after_it() {
     let group = group(1);
     let server = serve(&group, move |p| {
         p.add_duplex("tls", tls.handler())
-            .add("echo", LocalStreamHandler::new(echo))
+            .add("echo", StreamHandler::local(echo))
     });
     let name = authority.client().name("localhost").unwrap();
     let log = Log::new();
@@ -549,7 +547,7 @@ fn requests_before_a_close_notify_are_answered_after_it() {
             own.push(read(&mut stream).await.unwrap());
         };
         p.add_duplex("tls", name.handler())
-            .add("ask", LocalStreamHandler::new(ask))
+            .add("ask", StreamHandler::local(ask))
     });
     let channel = client.connect(server.local_addr()).wait().unwrap();
     log.wait_for(1);

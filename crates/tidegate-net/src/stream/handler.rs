@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -13,10 +14,10 @@ use tidegate_loop::EventLoop;
 use tidegate_promise::Failure;
 
 use super::LEAST_TAKEN;
+use super::byte_stream::{ByteStream, LocalStream};
+use super::kind::{AnyThread, OwnLoop, StreamKind};
 use super::link::{Alarm, Link};
-use super::local_stream::LocalStream;
-use super::taken::{CODE, drop_future};
-use crate::channel::{InputShutdown, UserEvent};
+use crate::channel::{Channel, InputShutdown, UserEvent};
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext};
 use crate::server::Draining;
@@ -24,27 +25,43 @@ use crate::server::Draining;
 /// How often a future is polled in one turn if only room for its writes was missing.
 const ROUNDS: usize = 16;
 
-/// The last handler of a pipeline. It lets a future take over the channel, like
-/// [`StreamHandler`](crate::StreamHandler), with a [`LocalStream`]. The future is polled in the turns
-/// of the channel: bytes that arrive reach it without a queue, and what it writes is sent at the end
-/// of the turn.
+/// The name of the future in a report.
+const CODE: &str = "the future that took the channel over";
+
+/// Drops the future, if it still exists. Its `Drop` is user code: a panic goes to the hook for
+/// unhandled errors.
+fn drop_future<T>(channel: &Channel, future: Option<Pin<Box<T>>>) {
+    if let Err(panic) = contain(|| drop(future)) {
+        channel
+            .shared()
+            .report(&Failure::from_panic_of(CODE, panic));
+    }
+}
+
+/// The last handler of a pipeline. A future takes the channel over as a [`ByteStream`]: when the
+/// channel opens, or when the handler is added to an open channel. From then on the channel reads on
+/// its own. It stays open for writing when the peer closes its sending half, whatever its
+/// [options](crate::ChannelOptions) are.
+///
+/// The future is polled in the turns of the channel: bytes that arrive reach it without a queue, and
+/// what it writes is sent at the end of the turn. If it panics, the panic goes to the hook for
+/// unhandled errors and becomes the close cause of the channel, which closes when the stream is
+/// dropped.
 ///
 /// ```
-/// use std::future::poll_fn;
 /// use std::pin::Pin;
-/// use futures_io::AsyncWrite;
-/// use tidegate_net::{EmbeddedChannel, LocalStreamHandler};
+/// use std::future::poll_fn;
+/// use futures_io::{AsyncRead, AsyncWrite};
+/// use tidegate_net::{EmbeddedChannel, StreamHandler};
 ///
-/// let echo = LocalStreamHandler::new(|mut stream| async move {
-///     while let Ok(mut bytes) = poll_fn(|cx| stream.poll_read_bytes(cx)).await {
-///         if bytes.is_empty() {
-///             return; // the peer has closed its half
-///         }
-///         while !bytes.is_empty() {
-///             let wrote = poll_fn(|cx| stream.poll_write_bytes(cx, &mut bytes)).await;
-///             if wrote.is_err() { return }
-///         }
-///         let _ = poll_fn(|cx| Pin::new(&mut stream).poll_flush(cx)).await;
+/// let echo = StreamHandler::new(|mut stream| async move {
+///     let mut buffer = [0; 1024];
+///     loop {
+///         let read = poll_fn(|cx| Pin::new(&mut stream).poll_read(cx, &mut buffer)).await;
+///         let Ok(count @ 1..) = read else { return };
+///         let wrote = poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, &buffer[..count])).await;
+///         let flushed = poll_fn(|cx| Pin::new(&mut stream).poll_flush(cx)).await;
+///         if wrote.is_err() || flushed.is_err() { return }
 ///     }
 /// });
 /// let mut channel = EmbeddedChannel::new(|p| p.add("echo", echo))?;
@@ -58,13 +75,31 @@ const ROUNDS: usize = 16;
 /// The future runs on the channel's event loop and need not be `Send`, so the loop must be pinned.
 /// Its waker may be used by any thread. If the channel is closed, or the handler is removed, the
 /// future runs on as a local future of the loop.
-pub struct LocalStreamHandler<F, T> {
+pub struct StreamHandler<F, T, K: StreamKind = AnyThread> {
     begin: Option<F>,
     future: Option<Pin<Box<T>>>,
     /// Present from the moment at which the future takes the channel over.
-    link: Option<Rc<Link>>,
+    link: Option<Arc<Link<K>>>,
     /// `true` if the server drained before that moment.
     drained: bool,
+    /// Makes the handler not `Send`, because its future stays on the loop's thread.
+    stays: PhantomData<*const ()>,
+}
+
+/// A [`StreamHandler`] of a [`LocalStream`](crate::LocalStream).
+pub type LocalStreamHandler<F, T> = StreamHandler<F, T, OwnLoop>;
+
+impl<F, T> StreamHandler<F, T>
+where
+    F: FnOnce(ByteStream) -> T + 'static,
+    T: Future<Output = ()> + 'static,
+{
+    /// Creates a handler that calls `begin` with the stream of the channel when the channel is
+    /// open, and runs the future that `begin` returns. The stream reads an end when the handler is
+    /// removed.
+    pub fn new(begin: F) -> Self {
+        Self::of(begin)
+    }
 }
 
 impl<F, T> LocalStreamHandler<F, T>
@@ -72,14 +107,24 @@ where
     F: FnOnce(LocalStream) -> T + 'static,
     T: Future<Output = ()> + 'static,
 {
-    /// Creates a handler that calls `begin` with the stream of the channel when the channel is
-    /// open, and runs the future that `begin` returns.
-    pub fn new(begin: F) -> Self {
+    /// Like [`StreamHandler::new`], with a [`LocalStream`](crate::LocalStream).
+    pub fn local(begin: F) -> Self {
+        Self::of(begin)
+    }
+}
+
+impl<F, T, K: StreamKind> StreamHandler<F, T, K>
+where
+    F: FnOnce(ByteStream<K>) -> T + 'static,
+    T: Future<Output = ()> + 'static,
+{
+    fn of(begin: F) -> Self {
         Self {
             begin: Some(begin),
             future: None,
             link: None,
             drained: false,
+            stays: PhantomData,
         }
     }
 
@@ -88,8 +133,8 @@ where
             return;
         };
         let (channel, id) = ctx.ring_target();
-        let link = Rc::new(Link::new(ctx.channel(), Alarm::new(channel, id)));
-        self.link = Some(Rc::clone(&link));
+        let link = Arc::new(Link::new(ctx.channel(), Alarm::new(channel, id)));
+        self.link = Some(Arc::clone(&link));
         if self.drained {
             link.drain();
         }
@@ -98,7 +143,7 @@ where
         if !ctx.is_auto_read() {
             ctx.set_auto_read(true);
         }
-        self.future = Some(Box::pin(begin(LocalStream::new(link))));
+        self.future = Some(Box::pin(begin(ByteStream::new(link))));
         self.turn(ctx);
     }
 
@@ -118,7 +163,7 @@ where
         link.ring();
     }
 
-    fn poll(&mut self, link: &Link, ctx: &mut InboundContext<'_, Self>) {
+    fn poll(&mut self, link: &Link<K>, ctx: &mut InboundContext<'_, Self>) {
         let Some(future) = &mut self.future else {
             return;
         };
@@ -136,14 +181,14 @@ where
     }
 
     /// Lets a future that is not ready run on without its channel.
-    fn let_go(&mut self) {
+    fn let_go(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let Some(link) = self.link.take() else {
             return;
         };
         link.detach();
         // Wakes the parts of the future, or of another one, that wait for the stream.
         link.begin_poll(0);
-        link.end_poll();
+        carry_out(&link, ctx);
         let Some(future) = self.future.take() else {
             return;
         };
@@ -160,7 +205,10 @@ where
 
 /// Carries out what the future did with its stream. Returns `true` if the future can write more at
 /// once.
-fn carry_out<H: Inbound<Write = Bytes>>(link: &Rc<Link>, ctx: &mut InboundContext<'_, H>) -> bool {
+fn carry_out<H: Inbound<Write = Bytes>, K: StreamKind>(
+    link: &Link<K>,
+    ctx: &mut InboundContext<'_, H>,
+) -> bool {
     let mut wishes = link.end_poll();
     for bytes in wishes.out.drain(..) {
         ctx.write(bytes);
@@ -193,9 +241,9 @@ fn carry_out<H: Inbound<Write = Bytes>>(link: &Rc<Link>, ctx: &mut InboundContex
     false
 }
 
-impl<F, T> Inbound for LocalStreamHandler<F, T>
+impl<F, T, K: StreamKind> Inbound for StreamHandler<F, T, K>
 where
-    F: FnOnce(LocalStream) -> T + 'static,
+    F: FnOnce(ByteStream<K>) -> T + 'static,
     T: Future<Output = ()> + 'static,
 {
     type In = Bytes;
@@ -263,16 +311,16 @@ where
         self.turn(ctx);
     }
 
-    fn inactive(&mut self, _ctx: &mut InboundContext<'_, Self>) {
-        self.let_go();
+    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.let_go(ctx);
     }
 
-    fn removed(&mut self, _ctx: &mut InboundContext<'_, Self>) {
-        self.let_go();
+    fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.let_go(ctx);
     }
 }
 
-impl<F, T> Drop for LocalStreamHandler<F, T> {
+impl<F, T, K: StreamKind> Drop for StreamHandler<F, T, K> {
     fn drop(&mut self) {
         if let Some(link) = &self.link {
             drop_future(&link.channel, self.future.take());
@@ -280,19 +328,19 @@ impl<F, T> Drop for LocalStreamHandler<F, T> {
     }
 }
 
-impl<F, T> fmt::Debug for LocalStreamHandler<F, T> {
+impl<F, T, K: StreamKind> fmt::Debug for StreamHandler<F, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LocalStreamHandler")
+        f.write_str("StreamHandler")
     }
 }
 
 /// A future that has lost its channel. A panic, also of its drop, goes to the hook for unhandled errors.
-struct Rest<T> {
+struct Rest<T, K: StreamKind> {
     future: Option<Pin<Box<T>>>,
-    link: Rc<Link>,
+    link: Arc<Link<K>>,
 }
 
-impl<T: Future<Output = ()>> Future for Rest<T> {
+impl<T: Future<Output = ()>, K: StreamKind> Future for Rest<T, K> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -313,7 +361,7 @@ impl<T: Future<Output = ()>> Future for Rest<T> {
     }
 }
 
-impl<T> Drop for Rest<T> {
+impl<T, K: StreamKind> Drop for Rest<T, K> {
     fn drop(&mut self) {
         drop_future(&self.link.channel, self.future.take());
     }
