@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Sender};
 
 use tidegate_promise::Failure;
+use tidegate_testkit::Gate;
 
 use super::stream_room::StreamRoom;
 use crate::message::Msg;
@@ -115,4 +116,25 @@ fn a_message_to_a_channel_that_closes_before_its_turn_is_refused_once() {
     task.unwrap().wait().unwrap();
     let all: Vec<String> = refusals.iter().collect();
     assert_eq!(all, ["the channel is closed"]);
+}
+
+#[test]
+fn refused_writes_with_a_flush_queue_no_further_flush() {
+    let (group, channel, _peer) = pair(WaterMarks::new(5, 10, 100).unwrap());
+    let (gate, arrived) = (Gate::new(), Gate::new());
+    let (held, here) = (gate.clone(), arrived.clone());
+    let home = group.loops().next();
+    let task = home.submit(move || {
+        here.open();
+        held.wait();
+    });
+    arrived.wait();
+    channel.write("first ");
+    for _ in 0..1_000 {
+        channel.write_and_flush("-".repeat(200));
+    }
+    let queued = channel.shared().take_requests();
+    assert!(queued.len() <= 3, "{} requests wait", queued.len());
+    gate.open();
+    task.unwrap().wait().unwrap();
 }

@@ -363,6 +363,11 @@ impl Shared {
                     // A write is accepted: the next refusal is reported again.
                     block.set_flag(flag::OVERFULL_REPORTED, false);
                 }
+            } else if let ChannelRequest::Flush(None) = request
+                && let Some(ChannelRequest::Flush(None)) = inner.requests.last()
+            {
+                // A second flush sends nothing more. Refused writes with a flush would queue one each.
+                return Ok(false);
             }
             if inner.requests.capacity() == 0 {
                 inner.requests = spare_requests::take();
