@@ -32,13 +32,13 @@
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(
-    not(all(feature = "embedded", feature = "roaming", feature = "sources")),
+    not(all(feature = "embedded", feature = "roaming")),
     allow(
         dead_code,
         unreachable_pub,
         unused_imports,
         rustdoc::broken_intra_doc_links,
-        reason = "one reactor serves all kinds of loops and sources, and those without a socket"
+        reason = "one reactor serves all kinds of loops, and sources without a socket"
     )
 )]
 
@@ -76,11 +76,7 @@ mod pipeline;
 mod reactor;
 mod resolve;
 mod server;
-#[cfg(feature = "sources")]
 pub mod source;
-#[cfg(not(feature = "sources"))]
-#[path = "no_source.rs"]
-mod source;
 #[cfg(feature = "streams")]
 mod stream;
 mod sys;
@@ -102,7 +98,7 @@ pub use self::embedded::EmbeddedChannel;
 pub use self::errors::NetError;
 #[cfg(feature = "roaming")]
 pub use self::group::roaming;
-pub use self::group::{NetGroup, NetGroupBuilder, WatchAction, block_on, pinned};
+pub use self::group::{NetGroup, NetGroupBuilder, block_on, pinned};
 pub use self::message::{AnyMessage, Message, Nothing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{

@@ -103,7 +103,6 @@
 //! * `net`: the network, module `net`. Turns `loops` on.
 //! * `embedded`: a channel without a socket, for tests: `net::EmbeddedChannel`. Turns `net` on.
 //! * `handlers`: ready-made handlers for channels, module `net::handlers`. Turns `net` on.
-//! * `sources`: sources of a program's own on a loop, module `net::source`. Turns `net` on.
 //! * `streams`: channels as byte streams for futures, such as `net::ByteStream`. Turns `net` on.
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
@@ -329,7 +328,7 @@ pub mod net {
         AnyMessage, Bytes, Channel, ChannelOptions, Client, Datagram, DrainAnnounced, Draining,
         FileRange, Handler, HandlerContext, Inbound, InboundContext, InputShutdown, Listener,
         Message, NetError, NetGroup, Nothing, Outbound, OutboundContext, PipelineBuilder,
-        PipelineChange, ReadSize, Server, UserEvent, WatchAction, WaterMarks, pinned,
+        PipelineChange, ReadSize, Server, UserEvent, WaterMarks, pinned,
     };
     #[cfg(feature = "streams")]
     #[doc(inline)]
@@ -339,7 +338,6 @@ pub mod net {
     ///
     /// [`NetGroup::next_reactor`](super::net::NetGroup::next_reactor) returns a
     /// [`ReactorHandle`](source::ReactorHandle), which registers them.
-    #[cfg(feature = "sources")]
     pub mod source {
         #[doc(inline)]
         pub use tidegate_net::source::{

@@ -1,8 +1,9 @@
 //! Groups of event loops with I/O, and how channels and user-defined sources get onto a loop.
 //!
-//! `net_group` has the loops, `builder` creates them, `placement` places channels on them, `watch`
-//! other sources; `reactors` gives access to the selectors; `roaming` does the first three for roaming loops. `block_on` drives a loop on the
-//! calling thread. `collect` describes the metrics of a group. Depends on the [`reactor`](crate::reactor), the [`channel`](crate::channel) and the
+//! `net_group` has the loops and gives access to their selectors, `builder` creates them, `placement`
+//! places channels on them; `roaming` does all three for roaming loops. `block_on` drives a loop on
+//! the calling thread. `collect` describes the metrics of a group. Depends on the
+//! [`reactor`](crate::reactor), the [`channel`](crate::channel) and the
 //! [`pipeline`](crate::pipeline); servers and clients are above.
 
 mod block_on;
@@ -10,14 +11,11 @@ mod builder;
 mod collect;
 mod net_group;
 mod placement;
-#[cfg(feature = "sources")]
-mod reactors;
 #[cfg(feature = "roaming")]
 mod roaming;
 #[cfg(not(feature = "roaming"))]
 #[path = "no_roaming.rs"]
 mod roaming;
-mod watch;
 
 pub use self::block_on::block_on;
 pub use self::builder::NetGroupBuilder;
@@ -26,4 +24,3 @@ pub(crate) use self::placement::LoopTarget;
 pub use self::placement::{ChannelPlacement, ChannelPlacer};
 #[cfg(feature = "roaming")]
 pub use self::roaming::roaming;
-pub use self::watch::WatchAction;

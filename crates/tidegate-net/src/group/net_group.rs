@@ -42,7 +42,7 @@ pub struct NetGroup<P: Placement = Pinned> {
     /// One for each roaming loop.
     roams: Arc<[Arc<RoamingShared>]>,
     /// One for each loop.
-    pub(super) reactors: Arc<[ReactorHandle]>,
+    reactors: Arc<[ReactorHandle]>,
     /// Where it connects and listens, if not with sockets.
     pub(super) network: Option<LocalNetwork>,
 }
@@ -69,6 +69,25 @@ impl<P: Placement> NetGroup<P> {
     /// Returns the loops.
     pub fn loops(&self) -> &EventLoopGroup<P> {
         &self.loops
+    }
+
+    /// Returns the reactor of the next loop, to register a source of the caller there: see
+    /// [`source`](crate::source).
+    ///
+    /// ```
+    /// let group = tidegate_net::pinned("io", 2)?;
+    /// assert_ne!(group.next_reactor().name(), group.next_reactor().name());
+    /// # Ok::<(), tidegate_loop::BuildError>(())
+    /// ```
+    pub fn next_reactor(&self) -> ReactorHandle {
+        let next = self.loops.next();
+        let at = self.loops.iter().position(|one| one == next);
+        self.reactors[at.unwrap_or(0)].clone()
+    }
+
+    /// Returns the reactor of each loop, in the order of the loops.
+    pub fn reactors(&self) -> &[ReactorHandle] {
+        &self.reactors
     }
 
     /// Returns the I/O counters of each loop, in the order of the loops.

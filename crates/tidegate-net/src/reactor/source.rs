@@ -1,7 +1,6 @@
 //! Event sources: the receivers of a reactor's events.
 //!
-//! Channels, listeners and the descriptors of [`NetGroup::watch`](crate::NetGroup::watch) implement
-//! [`IoSource`] in the layers above. Users implement [`EventSource`](crate::source::EventSource), whose
+//! Channels and listeners implement [`IoSource`] in the layers above. Users implement [`EventSource`](crate::source::EventSource), whose
 //! sources have a table of their own.
 
 use std::any::Any;

@@ -20,10 +20,10 @@ use tidegate_core::{CaughtPanic, Dump, Executor, RejectReason, Task, Unhandled};
 use tidegate_promise::{Completion, Promise, promise, promise_on};
 
 use super::event_source::NewSource;
-use super::handle::SourceHandle;
+use super::handle::{SourceHandle, SourceInfo};
 use super::home::Home;
+use super::selector::ReactorView;
 use super::state::SourceState;
-use super::view::ReactorView;
 use crate::errors::NetError;
 
 /// The highest number of updates and registrations that wait for a loop.
@@ -32,9 +32,8 @@ pub(super) const MAX_UPDATES: usize = 65_536;
 /// The inbox of a selector, as its handles and the loop share it.
 pub(crate) type SharedInbox = Arc<SignalBlock<Inbox>>;
 
-/// An update: runs with the view of the selector, or is refused. Returns its panic.
-pub(super) type Update =
-    Box<dyn FnOnce(Result<&mut ReactorView<'_>, NetError>) -> Option<CaughtPanic> + Send>;
+/// An update: runs with the view of the selector, or is refused.
+pub(super) type Update = Box<dyn FnOnce(Result<&mut ReactorView<'_>, NetError>) + Send>;
 
 /// A note to the loop.
 pub(super) enum Note {
@@ -57,7 +56,7 @@ impl Note {
     /// Refuses the note with `why`, on the calling thread.
     pub(super) fn refuse(self, why: NetError) {
         match self {
-            Self::Update(update) => drop(update(Err(why))),
+            Self::Update(update) => update(Err(why)),
             Self::Register(new, promise) => {
                 new.discard();
                 let _ = promise.fail(why);
@@ -77,9 +76,6 @@ pub(crate) struct Inbox {
     /// `true` while notes are queued. Written under the lock; the loop reads it without. A loop that
     /// reads an old value gets the signal that follows the write, and reads again.
     any: AtomicBool,
-    /// `true` while the loop is known to have a thread: its selector has produced since its driver was
-    /// last asked whether the loop may give its thread back. Only a hint.
-    driven: AtomicBool,
     queue: Mutex<Queue>,
     /// The sources by token, for lists and dumps from any thread.
     sources: Mutex<BTreeMap<u64, Arc<SourceState>>>,
@@ -88,8 +84,6 @@ pub(crate) struct Inbox {
 #[derive(Default)]
 struct Queue {
     notes: VecDeque<Note>,
-    /// How many of them are limited.
-    limited: usize,
     /// The sources with a task that has not ended, by token.
     tasks: BTreeMap<u64, Arc<SourceState>>,
     /// The loop waits for these tasks, to end.
@@ -103,7 +97,6 @@ impl Inbox {
         SignalBlock::new(Self {
             home: OnceLock::new(),
             any: AtomicBool::new(false),
-            driven: AtomicBool::new(false),
             queue: Mutex::default(),
             sources: Mutex::default(),
         })
@@ -162,7 +155,7 @@ impl Inbox {
         let limited = note.is_limited();
         let refused = if queue.closed {
             Some(inbox.ended_error())
-        } else if limited && queue.limited >= MAX_UPDATES {
+        } else if limited && queue.notes.len() >= MAX_UPDATES {
             Some(NetError::TooManyUpdates {
                 event_loop: inbox.name().to_owned(),
                 max: MAX_UPDATES,
@@ -174,13 +167,13 @@ impl Inbox {
             drop(queue);
             return note.refuse(why);
         }
-        queue.limited += usize::from(limited);
+        // A loop with notes has a thread, and so has one with sources.
+        let starts = limited && queue.notes.is_empty();
         inbox.add(&mut queue, note);
         drop(queue);
-        if limited && !inbox.driven.load(Ordering::Relaxed) {
-            Self::start(inbox);
-        } else {
-            Self::ring(inbox);
+        match starts {
+            true => Self::start(inbox),
+            false => Self::ring(inbox),
         }
     }
 
@@ -201,11 +194,6 @@ impl Inbox {
             }),
             _ => Self::ring(inbox),
         }
-    }
-
-    /// Records whether the loop is known to have a thread.
-    pub(super) fn set_driven(&self, yes: bool) {
-        self.driven.store(yes, Ordering::Relaxed);
     }
 
     /// Wakes the loop, once for all notes that it has not taken.
@@ -230,7 +218,6 @@ impl Inbox {
     pub(super) fn take(&self, into: &mut VecDeque<Note>) {
         let mut queue = self.lock();
         self.any.store(false, Ordering::Relaxed);
-        queue.limited = 0;
         std::mem::swap(&mut queue.notes, into);
     }
 
@@ -309,6 +296,15 @@ impl Inbox {
     /// Returns the sources, in the order of their tokens.
     pub(super) fn sources(&self) -> Vec<Arc<SourceState>> {
         self.lock_sources().values().cloned().collect()
+    }
+
+    /// Returns what handles and updates see of the sources.
+    pub(super) fn list(&self) -> Vec<SourceInfo> {
+        let sources = self.lock_sources();
+        sources
+            .values()
+            .map(|state| SourceInfo::of(state))
+            .collect()
     }
 
     /// Returns the number of sources.

@@ -40,36 +40,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Each file depends only on those before it:
-//
-//   home, state               the loop as the home of completions; the state of one source that its
-//                             handles and the loop share
-//   event_source, handle,     the trait; the handle of a source; the notes of other threads to the
-//   inbox, view               loop; the selector as an update sees it: they name each other
-//   source_task,              the task of a source; the reactor as other threads see it
-//   reactor_handle
-//   selector, with apply      what the loop's thread owns, and the steps above
+//   home, state            the loop as the home of completions; the state of one source that its
+//                          handles and the loop share
+//   event_source, handle   the trait; the handles of a source and of a reactor
+//   inbox, source_task     the notes of other threads to the loop; the task of a source
+//   selector               what the loop's thread owns, and the steps above
 //
 // Depends on `events` and `sys`. The drivers of the `reactor` own a selector each, and give it a
 // poller through `Control`.
 
-mod apply;
 mod event_source;
 mod handle;
 mod home;
 mod inbox;
-mod reactor_handle;
 mod selector;
 mod source_task;
 mod state;
 #[cfg(test)]
 mod tests;
-mod view;
 
 pub use self::event_source::{EventSource, SourceContext};
-pub use self::handle::{SourceHandle, SourceInfo};
+pub use self::handle::{ReactorHandle, SourceHandle, SourceInfo};
 pub(crate) use self::inbox::SharedInbox;
-pub use self::reactor_handle::ReactorHandle;
+pub use self::selector::ReactorView;
 pub(crate) use self::selector::{Control, Selector};
-pub use self::view::ReactorView;
 pub use crate::sys::Interest;

@@ -6,6 +6,10 @@
 //! was over, in their order; then it applies interests. Notes that come later wait for the next
 //! poll, so updates that submit updates cannot starve sources and channels.
 //!
+//! On some systems the poller reports a change of readiness once. A source that was selected is
+//! therefore armed again, which makes the poller report it once more if it is still ready. A source
+//! without interests leaves the poller: otherwise a hang-up would be reported again and again.
+//!
 //! User code runs with nothing borrowed but the selector itself, which no other code can reach.
 //!
 //! # Invariants
@@ -24,15 +28,14 @@ use tidegate_core::internal::{PlainTask, Running, contain};
 use tidegate_core::{Blocking, CaughtPanic, Task};
 use tidegate_promise::Failure;
 
-use super::event_source::{AnySource, NewSource, refused};
-use super::handle::SourceHandle;
+use super::event_source::{AnySource, EventSource, NewSource, refused};
+use super::handle::{SourceHandle, SourceInfo};
 use super::inbox::{Inbox, Note, SharedInbox};
 use super::source_task::of_source;
 use super::state::SourceState;
-use super::view::{ReactorView, Selection};
 use crate::errors::NetError;
 use crate::events::Slab;
-use crate::sys::{Change, Interest, OwnedFd, RawFd, Ready, Token, number_of};
+use crate::sys::{AsFd, Change, Interest, OwnedFd, RawFd, Ready, Token, number_of};
 
 /// Changes what the poller of the loop watches.
 pub(crate) trait Control {
@@ -53,42 +56,51 @@ impl Control for NoPoller {
 }
 
 /// A source in its slot.
-pub(super) struct Slot {
-    pub(super) state: Arc<SourceState>,
-    pub(super) source: Box<dyn AnySource>,
-    pub(super) descriptor: OwnedFd,
+struct Slot {
+    state: Arc<SourceState>,
+    source: Box<dyn AnySource>,
+    descriptor: OwnedFd,
     /// What the poller watches; nothing if it does not watch the descriptor.
-    pub(super) watched: Interest,
+    watched: Interest,
     /// The source is in the list `touched`.
-    pub(super) touched: bool,
+    touched: bool,
     /// The source was selected, and not asked for its interests since.
-    pub(super) selected: bool,
+    selected: bool,
 }
 
 impl Slot {
     /// Changes what the poller watches at the descriptor.
-    pub(super) fn control(&self, control: &mut dyn Control, change: Change) -> io::Result<()> {
+    fn control(&self, control: &mut dyn Control, change: Change) -> io::Result<()> {
         control.control(number_of(&self.descriptor), self.state.token, change)
+    }
+
+    /// Calls the source, which the record of the loop and dumps show meanwhile.
+    fn call<R>(&mut self, run: impl FnOnce(&mut dyn AnySource) -> R) -> Result<R, CaughtPanic> {
+        let (label, source) = (self.source.label(), &mut *self.source);
+        self.state.set_in_callback(true);
+        let called = call(&label, || run(source));
+        self.state.set_in_callback(false);
+        called
     }
 }
 
 /// The user-defined sources of one loop.
 pub(crate) struct Selector {
-    inbox: SharedInbox,
-    pub(super) slots: Slab<Slot>,
+    pub(super) inbox: SharedInbox,
+    slots: Slab<Slot>,
     /// Events that are to be delivered.
     selected: VecDeque<Ready>,
     /// Sources whose interests have to be applied before the next poll.
-    pub(super) touched: Vec<Token>,
+    touched: Vec<Token>,
     /// Notes of other threads that are to be carried out before the next poll.
     notes: VecDeque<Note>,
     /// Notes were taken since the last poll.
     taken: bool,
-    /// Tasks that no thread took. They are offered again after the next poll.
-    untaken: Vec<(Arc<SourceState>, Task)>,
-    again: VecDeque<(Arc<SourceState>, Task)>,
+    /// Tasks that no thread took, and how many of them are offered again before the next poll.
+    untaken: VecDeque<(Arc<SourceState>, Task)>,
+    offered: usize,
     /// User code has run since the last task was produced.
-    pub(super) ran: bool,
+    ran: bool,
     /// There is nothing to do, as far as is known without a look into the inbox.
     idle: bool,
     closing: bool,
@@ -103,8 +115,8 @@ impl Selector {
             touched: Vec::new(),
             notes: VecDeque::new(),
             taken: false,
-            untaken: Vec::new(),
-            again: VecDeque::new(),
+            untaken: VecDeque::new(),
+            offered: 0,
             ran: false,
             idle: true,
             closing: false,
@@ -131,11 +143,7 @@ impl Selector {
     /// thread back.
     pub(crate) fn is_empty(&self) -> bool {
         // A task that no thread took is offered again, also if its source was closed meanwhile.
-        let empty = self.slots.len() == 0 && self.is_quiet() && !self.has_untaken();
-        if empty {
-            self.inbox.set_driven(false);
-        }
-        empty
+        self.slots.len() == 0 && self.is_quiet() && self.untaken.is_empty()
     }
 
     /// Returns the number of tasks that may be ready.
@@ -159,18 +167,20 @@ impl Selector {
     /// user has run, so that the loop looks for the work which that code may have left.
     #[cold]
     pub(crate) fn produce(&mut self, control: &mut dyn Control) -> Option<Task> {
-        self.inbox.set_driven(true);
         let task = self.next(control);
         self.idle = self.selected.is_empty()
             && self.touched.is_empty()
             && self.notes.is_empty()
-            && self.again.is_empty()
+            && self.offered == 0
             && !self.ran;
         task
     }
 
     fn next(&mut self, control: &mut dyn Control) -> Option<Task> {
-        if let Some((state, task)) = self.again.pop_front() {
+        if self.offered > 0
+            && let Some((state, task)) = self.untaken.pop_front()
+        {
+            self.offered -= 1;
             return Some(of_source(task, &state, &self.inbox));
         }
         while let Some(ready) = self.selected.pop_front() {
@@ -193,19 +203,15 @@ impl Selector {
     pub(crate) fn polled(&mut self, events: Vec<Ready>) {
         self.taken = false;
         for ready in events {
-            let token = ready.token.in_table();
             // An event of a source that was closed meanwhile is dropped. So is one of a source
             // whose earlier event is not over: it may be out of date when its turn comes, and the
             // poller reports it again when the interests of the source are applied.
-            if let Some(slot) = self.slots.get_mut(token)
-                && !std::mem::replace(&mut slot.touched, true)
-            {
-                self.touched.push(token);
+            if self.touch(ready.token) {
                 self.selected.push_back(ready);
             }
         }
-        self.again.extend(self.untaken.drain(..));
-        self.idle &= self.selected.is_empty() && self.again.is_empty();
+        self.offered = self.untaken.len();
+        self.idle &= self.selected.is_empty() && self.offered == 0;
     }
 
     /// Selects the source of an event. Returns its task.
@@ -221,11 +227,7 @@ impl Selector {
             state: Arc::clone(&slot.state),
             inbox: Arc::clone(&self.inbox),
         };
-        let label = slot.source.label();
-        slot.state.set_in_callback(true);
-        let called = call(&label, || slot.source.selected(ready.readiness, &handle));
-        slot.state.set_in_callback(false);
-        match called {
+        match slot.call(|source| source.selected(ready.readiness, &handle)) {
             Ok(task) => {
                 let task = of_source(task?, &slot.state, &self.inbox);
                 // The task itself makes the loop look for more work.
@@ -251,49 +253,80 @@ impl Selector {
         match note {
             Note::Update(update) => {
                 let label = PlainTask::labelled::<SelectorUpdate, _>(|| ());
-                let mut controlled = Controlled {
+                let mut view = ReactorView {
                     selector: self,
                     control,
                 };
-                let mut view = ReactorView {
-                    selection: &mut controlled,
-                };
-                let panic = call(&label, || update(Ok(&mut view)));
-                if let Ok(Some(panic)) | Err(panic) = panic {
+                if let Err(panic) = call(&label, || update(Ok(&mut view))) {
                     self.inbox.report("an update of the selector", &panic);
                 }
-                self.ran = true;
             }
             Note::Register(new, promise) if promise.set_uncancellable() => {
                 let registered = self.register(new, control);
                 let _ = promise.complete(registered.map_err(Failure::from));
-                self.ran = true;
             }
-            Note::Register(new, _) => {
-                new.discard();
-                self.ran = true;
-            }
+            Note::Register(new, _) => new.discard(),
             Note::Apply(state) => {
                 state.hook();
-                self.touch(&state);
+                self.touch(state.token);
+                return;
             }
             Note::Close(state, promise) => {
                 self.close_source(&state, None, control);
                 let _ = promise.succeed(());
-                self.ran = true;
             }
-            Note::Untaken(state, task) => self.untaken.push((state, task)),
+            Note::Untaken(state, task) => return self.untaken.push_back((state, task)),
         }
+        self.ran = true;
     }
 
-    /// Adds a source to those whose interests are applied next.
-    fn touch(&mut self, state: &Arc<SourceState>) {
-        let token = state.token.in_table();
-        if let Some(slot) = self.slots.get_mut(token)
-            && !std::mem::replace(&mut slot.touched, true)
-        {
+    /// Adds a source to those whose interests are applied next. Returns `false` if it is one of
+    /// them, or is gone.
+    fn touch(&mut self, token: Token) -> bool {
+        let token = token.in_table();
+        let slot = self.slots.get_mut(token);
+        let new = slot.is_some_and(|slot| !std::mem::replace(&mut slot.touched, true));
+        if new {
             self.touched.push(token);
         }
+        new
+    }
+
+    /// Asks the sources that were selected for their interests, and applies all changed interests.
+    fn apply_interests(&mut self, control: &mut dyn Control) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for token in touched.drain(..) {
+            let Some(slot) = self.slots.get_mut(token) else {
+                continue;
+            };
+            slot.touched = false;
+            if std::mem::take(&mut slot.selected) {
+                self.ran = true;
+                let (interests, version) = slot.state.versioned_interests();
+                match slot.call(|source| source.update_interests(interests)) {
+                    Ok(interests) => slot.state.update_interests(version, interests),
+                    Err(panic) => {
+                        let state = Arc::clone(&slot.state);
+                        self.close_panicked(&state, &panic, control);
+                        continue;
+                    }
+                }
+            }
+            let before = std::mem::replace(&mut slot.watched, slot.state.apply());
+            let change = match slot.watched {
+                Interest::NONE if before.is_none() => continue,
+                Interest::NONE => Change::Remove,
+                after if before.is_none() => Change::Add(after),
+                after if before == after => Change::Rearm(after),
+                after => Change::Modify(after),
+            };
+            if let Err(why) = slot.control(control, change) {
+                slot.watched = Interest::NONE;
+                let state = Arc::clone(&slot.state);
+                self.close_source(&state, Some(&refused(&state.name, why)), control);
+            }
+        }
+        self.touched = touched;
     }
 
     /// Registers a source.
@@ -326,23 +359,21 @@ impl Selector {
         } = new;
         let state = SourceState::new(name, token, interests);
         self.inbox.add_source(&state);
-        let _ = self.slots.put(
-            slot,
-            Slot {
-                state: Arc::clone(&state),
-                source,
-                descriptor,
-                watched: interests,
-                touched: false,
-                selected: false,
-            },
-        );
+        let added = Slot {
+            state: Arc::clone(&state),
+            source,
+            descriptor,
+            watched: interests,
+            touched: false,
+            selected: false,
+        };
+        let _ = self.slots.put(slot, added);
         let inbox = Arc::clone(&self.inbox);
         Ok(SourceHandle { state, inbox })
     }
 
     /// Closes a source. Returns `false` if it is not a source of this selector.
-    pub(super) fn close_source(
+    fn close_source(
         &mut self,
         state: &Arc<SourceState>,
         why: Option<&NetError>,
@@ -373,7 +404,7 @@ impl Selector {
     }
 
     /// Closes a source that panicked, and reports the panic.
-    pub(super) fn close_panicked(
+    fn close_panicked(
         &mut self,
         state: &Arc<SourceState>,
         panic: &CaughtPanic,
@@ -411,37 +442,83 @@ impl Selector {
         let notes = std::mem::take(&mut self.notes);
         for note in notes.into_iter().chain(self.inbox.close()) {
             match note {
-                Note::Untaken(state, task) => self.untaken.push((state, task)),
+                Note::Untaken(state, task) => self.untaken.push_back((state, task)),
                 note => note.refuse(self.inbox.ended_error()),
             }
         }
-        for (state, task) in self.again.drain(..).chain(self.untaken.drain(..)) {
+        for (state, task) in self.untaken.drain(..) {
             if let Err(panic) = contain(|| Blocking::forbid(|| task.run())) {
                 self.inbox.report(&called(&state), &panic);
             }
         }
         self.touched.clear();
-        self.idle = true;
+        (self.offered, self.idle) = (0, true);
     }
 }
 
-/// A selector with the poller of its loop, for an update.
-struct Controlled<'a> {
-    selector: &'a mut Selector,
+/// The selector of a loop, as an update sees it: what it does takes effect at once. See
+/// [`ReactorHandle::update`](super::ReactorHandle::update).
+///
+/// ```
+/// use tidegate_core::Task;
+/// use tidegate_net::source::{Interest, SourceContext};
+///
+/// let group = tidegate_net::pinned("io", 1)?;
+/// let (reader, _writer) = std::io::pipe()?;
+/// let nothing = |_: &SourceContext<'_, std::io::PipeReader>| -> Option<Task> { None };
+/// let names = group.next_reactor().update(move |view| {
+///     let source = view.register("pipe", reader, Interest::READ, nothing)?;
+///     let names: Vec<_> = view.sources().iter().map(|one| one.name.to_string()).collect();
+///     view.close(&source);
+///     assert!(view.sources().is_empty());
+///     Ok::<_, tidegate_net::NetError>(names)
+/// });
+/// assert_eq!(names.wait()??, ["pipe"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ReactorView<'a> {
+    pub(super) selector: &'a mut Selector,
     control: &'a mut dyn Control,
 }
 
-impl Selection for Controlled<'_> {
-    fn register(&mut self, new: NewSource) -> Result<SourceHandle, NetError> {
+impl ReactorView<'_> {
+    /// Registers a source. See [`ReactorHandle::register`](super::ReactorHandle::register).
+    ///
+    /// # Errors
+    ///
+    /// [`NetError::SourceRefused`] with the error of the poller, or [`NetError::LoopEnded`]. The
+    /// source and its descriptor are dropped.
+    pub fn register<D, S>(
+        &mut self,
+        name: &str,
+        descriptor: D,
+        interests: Interest,
+        source: S,
+    ) -> Result<SourceHandle, NetError>
+    where
+        D: AsFd + Send + Sync + 'static,
+        S: EventSource<D>,
+    {
+        let new = NewSource::new(name.into(), descriptor, interests, source)?;
         self.selector.register(new, self.control)
     }
 
-    fn close(&mut self, state: &Arc<SourceState>) -> bool {
-        self.selector.close_source(state, None, self.control)
+    /// Closes a source: its descriptor is not watched any more, and the source is told and dropped.
+    /// Returns `false` if it was closed before, or belongs to another loop.
+    pub fn close(&mut self, source: &SourceHandle) -> bool {
+        self.selector
+            .close_source(&source.state, None, self.control)
     }
 
-    fn sources(&self) -> Vec<Arc<SourceState>> {
-        self.selector.inbox.sources()
+    /// Returns the sources of the loop, in the order of their slots.
+    pub fn sources(&self) -> Vec<SourceInfo> {
+        self.selector.inbox.list()
+    }
+}
+
+impl fmt::Debug for ReactorView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReactorView").finish_non_exhaustive()
     }
 }
 
@@ -452,16 +529,8 @@ impl Drop for Selector {
     }
 }
 
-impl fmt::Debug for Selector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Selector")
-            .field("sources", &self.slots.len())
-            .finish_non_exhaustive()
-    }
-}
-
 /// Calls user code, which the record of the loop shows as `label` meanwhile.
-pub(super) fn call<R>(label: &Task, run: impl FnOnce() -> R) -> Result<R, CaughtPanic> {
+fn call<R>(label: &Task, run: impl FnOnce() -> R) -> Result<R, CaughtPanic> {
     let running = Running::of_thread();
     if let Some(running) = &running {
         running.begin(label);

@@ -3,18 +3,13 @@
 //! On Unix a poller watches any descriptor. On Windows it watches only the sockets of `mio`, so a
 //! user-defined source is refused there.
 
-pub(crate) use self::system::{AsFd, RawFd, number_of};
-#[cfg(feature = "sources")]
-pub(crate) use self::system::{OwnedFd, copy_of};
+pub(crate) use self::system::{AsFd, OwnedFd, RawFd, copy_of, number_of};
 
 #[cfg(unix)]
 mod system {
-    #[cfg(feature = "sources")]
     use std::io;
     use std::os::fd::AsRawFd;
-    #[cfg(feature = "sources")]
-    pub(crate) use std::os::fd::OwnedFd;
-    pub(crate) use std::os::fd::{AsFd, RawFd};
+    pub(crate) use std::os::fd::{AsFd, OwnedFd, RawFd};
 
     /// Returns the number of a descriptor. Its `as_fd` is the user's code and may panic.
     pub(crate) fn number_of(descriptor: &impl AsFd) -> RawFd {
@@ -23,7 +18,6 @@ mod system {
 
     /// Returns a descriptor of its own for the same open file. `as_fd` is the user's code and may
     /// panic.
-    #[cfg(feature = "sources")]
     pub(crate) fn copy_of(descriptor: &impl AsFd) -> io::Result<OwnedFd> {
         descriptor.as_fd().try_clone_to_owned()
     }
@@ -31,10 +25,8 @@ mod system {
 
 #[cfg(windows)]
 mod system {
-    #[cfg(feature = "sources")]
     use std::io;
     use std::os::windows::io::AsRawSocket;
-    #[cfg(feature = "sources")]
     pub(crate) use std::os::windows::io::OwnedSocket as OwnedFd;
     pub(crate) use std::os::windows::io::{AsSocket as AsFd, RawSocket as RawFd};
 
@@ -45,7 +37,6 @@ mod system {
 
     /// Returns a socket of its own for the same connection. `as_socket` is the user's code and may
     /// panic.
-    #[cfg(feature = "sources")]
     pub(crate) fn copy_of(descriptor: &impl AsFd) -> io::Result<OwnedFd> {
         descriptor.as_socket().try_clone_to_owned()
     }

@@ -40,14 +40,14 @@ impl Selector {
 
     /// Watches `source` for reading and writing; each change is reported once.
     pub(super) fn add(&self, source: &mut dyn Source, token: Token) -> io::Result<()> {
-        let descriptor = source.pollable()?.as_raw_fd();
+        let descriptor = source.pollable().as_raw_fd();
         let events = IN | OUT | RDHUP | EDGE;
         self.change(libc::EPOLL_CTL_ADD, descriptor, events, token.bits())
     }
 
     /// Stops watching `source`.
     pub(super) fn remove(&self, source: &mut dyn Source) -> io::Result<()> {
-        let descriptor = source.pollable()?.as_raw_fd();
+        let descriptor = source.pollable().as_raw_fd();
         self.change(libc::EPOLL_CTL_DEL, descriptor, 0, 0)
     }
 

@@ -8,7 +8,7 @@ use mio::Poll;
 use super::descriptor::RawFd;
 use super::interest::Interest;
 use super::poller::{Change, Readiness, Token};
-use super::source::{Pollable, Source};
+use super::source::Source;
 
 /// An object of the operating system that watches sources.
 pub(super) struct Selector(Poll);
@@ -22,33 +22,39 @@ impl Selector {
     pub(super) fn add(&self, source: &mut dyn Source, token: Token) -> io::Result<()> {
         let both = mio::Interest::READABLE | mio::Interest::WRITABLE;
         let registry = self.0.registry();
-        with(source.pollable()?, |one| {
-            registry.register(one, number(token), both)
-        })
+        registry.register(source.pollable(), number(token), both)
     }
 
     /// Stops watching `source`.
     pub(super) fn remove(&self, source: &mut dyn Source) -> io::Result<()> {
-        let registry = self.0.registry();
-        with(source.pollable()?, |one| registry.deregister(one))
+        self.0.registry().deregister(source.pollable())
     }
 
     /// Changes what is watched at the descriptor of a user-defined source. A change of readiness is
     /// reported once, and again after each change of this kind.
+    #[cfg(unix)]
     pub(super) fn control(
         &self,
         descriptor: RawFd,
         token: Token,
         change: Change,
     ) -> io::Result<()> {
-        let registry = self.0.registry();
-        with(Pollable::Descriptor(descriptor), |one| match change {
-            Change::Add(interests) => registry.register(one, number(token), kind(interests)),
+        let (registry, token) = (self.0.registry(), number(token));
+        let one = &mut mio::unix::SourceFd(&descriptor);
+        match change {
+            Change::Add(interests) => registry.register(one, token, kind(interests)),
             Change::Modify(interests) | Change::Rearm(interests) => {
-                registry.reregister(one, number(token), kind(interests))
+                registry.reregister(one, token, kind(interests))
             }
             Change::Remove => registry.deregister(one),
-        })
+        }
+    }
+
+    /// It watches only the sockets of `mio` there.
+    #[cfg(windows)]
+    pub(super) fn control(&self, _: RawFd, _: Token, _: Change) -> io::Result<()> {
+        let what = "user-defined sources are not supported on Windows; use a channel";
+        Err(io::Error::new(io::ErrorKind::Unsupported, what))
     }
 }
 
@@ -114,23 +120,5 @@ fn kind(interests: Interest) -> mio::Interest {
         true if write => mio::Interest::READABLE | mio::Interest::WRITABLE,
         false if write => mio::Interest::WRITABLE,
         _ => mio::Interest::READABLE,
-    }
-}
-
-/// Calls `change` with what is watched, as `mio` takes it.
-fn with(
-    pollable: Pollable<'_>,
-    change: impl FnOnce(&mut dyn mio::event::Source) -> io::Result<()>,
-) -> io::Result<()> {
-    match pollable {
-        Pollable::Socket(socket) => change(socket),
-        #[cfg(unix)]
-        Pollable::Descriptor(number) => change(&mut mio::unix::SourceFd(&number)),
-        // It watches only the sockets of `mio` there.
-        #[cfg(windows)]
-        Pollable::Descriptor(_) => {
-            let what = "user-defined sources are not supported on Windows; use a channel";
-            Err(io::Error::new(io::ErrorKind::Unsupported, what))
-        }
     }
 }

@@ -40,9 +40,7 @@ use self::linux_sockets as sockets;
 use self::mio_sockets as sockets;
 
 pub(crate) use self::chunk::{Chunk, PIECE, PIECES};
-pub(crate) use self::descriptor::{AsFd, RawFd, number_of};
-#[cfg(feature = "sources")]
-pub(crate) use self::descriptor::{OwnedFd, copy_of};
+pub(crate) use self::descriptor::{AsFd, OwnedFd, RawFd, copy_of, number_of};
 #[cfg(any(test, feature = "embedded"))]
 pub(crate) use self::fake::FakePoller;
 #[cfg(test)]
@@ -59,7 +57,7 @@ pub(crate) use self::sockets::{
 };
 #[cfg(unix)]
 pub(crate) use self::sockets::{UnixListener, UnixStream, accept_unix, connect_unix};
-pub(crate) use self::source::{Pollable, Source, pollable};
+pub(crate) use self::source::Source;
 pub(crate) use self::stream::{
     SHORT_READ_IS_LAST, StreamRef, StreamSocket, send, send_slices, send_slices_with_more,
 };

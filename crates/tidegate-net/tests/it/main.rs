@@ -58,7 +58,6 @@ mod servers;
 mod shaping;
 mod sizes;
 mod slow_peers;
-mod source_edges;
 mod sources;
 mod stream;
 mod tcp;
@@ -69,7 +68,6 @@ mod tls_order;
 mod transports;
 mod turns;
 mod unhandled_errors;
-mod watch;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -215,3 +215,27 @@ fn a_handler_that_holds_the_close_back_does_not_keep_the_channel_open() {
     assert!(!channel.is_open());
     assert_eq!(channel.errors().len(), 1);
 }
+
+#[test]
+fn pinned_and_roaming_groups_accept_the_hook_for_unhandled_errors() {
+    let log = Log::new();
+    let received = log.clone();
+    let hook = OnUnhandled::new(move |source, what| received.push(format!("{source}: {what}")));
+    let pinned = NetGroup::builder("still")
+        .loops(1)
+        .report_to(hook.clone())
+        .build()
+        .unwrap();
+    pinned.execute(|| panic!("as planned")).unwrap();
+    let pool = WorkerPool::builder("workers").max(3).build().unwrap();
+    let roaming = NetGroup::builder("roams")
+        .loops(1)
+        .report_to(hook)
+        .build_roaming(&pool)
+        .unwrap();
+    roaming.execute(|| panic!("as planned")).unwrap();
+    log.wait_for(2);
+    let mut received = log.take();
+    received.sort();
+    assert!(received[0].starts_with("roams-0: ") && received[1].starts_with("still-0: "));
+}

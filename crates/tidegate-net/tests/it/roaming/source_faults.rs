@@ -1,17 +1,13 @@
-//! Sources and updates against waits, panics and ends: a wait that could never end is refused, and a
-//! strategy that fails takes no source and no update with it in silence.
+//! Sources and updates against waits and ends: a wait that could never end is refused.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{Executor, Rejected, Task};
-use tidegate_loop::{LoopProducer, Quiet, ShutdownError};
+use tidegate_core::Task;
+use tidegate_loop::Quiet;
 use tidegate_net::NetError;
 use tidegate_net::source::{EventSource, Interest, ReactorHandle, SourceContext, SourceHandle};
-use tidegate_pool::strategy::{Producer, Strategy};
-use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, DropCount, Log, explode, until};
 
 use super::*;
@@ -170,177 +166,5 @@ fn what_a_source_asks_for_when_its_loop_ends_is_refused_once() {
         assert!(source.is_closed() && reactor.sources().is_empty());
         assert!(reactor.update(|_| ()).wait().is_err());
         source.close().wait().unwrap();
-    }
-}
-
-/// Runs tasks where they were produced, until it is told to panic.
-struct Panics {
-    producer: Mutex<Option<LoopProducer>>,
-    wanted: AtomicBool,
-    now: Arc<AtomicBool>,
-    pool: Arc<dyn Executor>,
-}
-
-struct Handle(Arc<Panics>);
-
-impl Strategy for Handle {
-    fn produce(&self) {
-        let own = &*self.0;
-        own.wanted.store(true, Ordering::SeqCst);
-        while own.wanted.load(Ordering::SeqCst) {
-            let held = own.producer.lock().unwrap().take();
-            let Some(mut producer) = held else { return };
-            own.wanted.store(false, Ordering::SeqCst);
-            while let Some(task) = producer.produce() {
-                if own.now.load(Ordering::SeqCst) {
-                    explode();
-                }
-                task.run();
-            }
-            *own.producer.lock().unwrap() = Some(producer);
-        }
-    }
-
-    fn dispatch(&self) -> Result<(), Rejected<()>> {
-        let own = Self(Arc::clone(&self.0));
-        let task = Task::new(move || own.produce());
-        let dispatched = self.0.pool.execute_internal(task);
-        dispatched.map_err(|refused| refused.map(drop))
-    }
-
-    fn shutdown(&self) -> bool {
-        self.0.producer.lock().unwrap().take().is_some()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.0.producer.lock().unwrap().is_some()
-    }
-
-    fn is_shutdown(&self) -> bool {
-        !self.is_idle()
-    }
-}
-
-#[test]
-fn a_strategy_that_panics_ends_sources_and_updates_with_their_loop() {
-    for round in 0..6 {
-        let pool = WorkerPool::builder("workers").core(6).max(6);
-        let pool = pool.build().unwrap();
-        let now = Arc::new(AtomicBool::new(false));
-        let switch = Arc::clone(&now);
-        let builder = NetGroup::builder("io").loops(1).on_unhandled(|_, _| ());
-        let builder = builder.strategy(move |producer, pool| {
-            Handle(Arc::new(Panics {
-                producer: Mutex::new(Some(producer)),
-                wanted: AtomicBool::new(false),
-                now: Arc::clone(&switch),
-                pool,
-            }))
-        });
-        let group = builder.build_roaming(&pool).unwrap();
-        let reactor = group.next_reactor();
-        let (log, dropped) = (Log::new(), Counter::new());
-        let mut writers = Vec::new();
-        for _ in 0..5 {
-            let (reader, writer) = io::pipe().unwrap();
-            let clings = Clings {
-                reactor: reactor.clone(),
-                me: Arc::default(),
-                log: log.clone(),
-                _alive: DropCount::new(&dropped),
-            };
-            let source = reactor.register("clings", reader, Interest::READ, clings);
-            source.wait().unwrap();
-            writers.push(writer);
-        }
-        let (ran, refused) = (Counter::new(), Counter::new());
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    for _ in 0..50 {
-                        let (runs, none) = (ran.clone(), refused.clone());
-                        let update = reactor.update(move |_| runs.hit());
-                        update.on_complete(move |outcome| {
-                            if !outcome.is_success() {
-                                none.hit();
-                            }
-                        });
-                        let _ = (group.dump(), reactor.sources());
-                    }
-                });
-            }
-            tidegate_testkit::yield_times(round * 20);
-            now.store(true, Ordering::SeqCst);
-            for writer in &mut writers {
-                let _ = writer.write_all(b"x");
-            }
-            // If the sources were closed already, a task makes the strategy panic.
-            let _ = group.execute(|| ());
-        });
-        let over = group.termination();
-        let why = over.wait().unwrap_err();
-        assert!(
-            matches!(why, WaitError::Failed(ShutdownError::BadStrategy { .. })),
-            "{why}"
-        );
-        until("each update has one outcome", || {
-            ran.count() + refused.count() == 100
-        });
-        dropped.wait_for(5);
-        assert!(reactor.sources().is_empty());
-        assert!(reactor.update(|_| ()).wait().is_err());
-        let closed = log.take();
-        let closed = closed.iter().filter(|one| *one == "closed: true");
-        assert_eq!(closed.count(), 5, "each is told once");
-        drop(group);
-        let report = pool.shutdown(Duration::from_secs(60)).wait().unwrap();
-        assert!(report.stuck.is_empty(), "{report}");
-    }
-}
-
-#[test]
-fn updates_and_registrations_that_are_cancelled_run_or_do_not() {
-    let pinned = tidegate_net::pinned("io", 1).unwrap();
-    let (_pool, roams) = roaming(4);
-    for reactor in [pinned.next_reactor(), roams.next_reactor()] {
-        let (ran, cancelled, dropped) = (Counter::new(), Counter::new(), Counter::new());
-        let (kept, undone) = (Counter::new(), Counter::new());
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    for _ in 0..200 {
-                        let (runs, alive) = (ran.clone(), DropCount::new(&dropped));
-                        let update = reactor.update(move |_| {
-                            let _alive = alive;
-                            runs.hit();
-                        });
-                        if update.cancel() {
-                            cancelled.hit();
-                        }
-                        let (reader, _writer) = io::pipe().unwrap();
-                        let alive = DropCount::new(&dropped);
-                        let source = move |_: &SourceContext<'_, PipeReader>| {
-                            let _ = &alive;
-                            None
-                        };
-                        let source = reactor.register("pipe", reader, Interest::NONE, source);
-                        match source.cancel() {
-                            true => {
-                                undone.hit();
-                            }
-                            false => {
-                                source.wait().unwrap().close().wait().unwrap();
-                                kept.hit();
-                            }
-                        }
-                    }
-                });
-            }
-        });
-        reactor.update(|_| ()).wait().unwrap();
-        assert_eq!(ran.count() + cancelled.count(), 600);
-        assert_eq!(kept.count() + undone.count(), 600);
-        dropped.wait_for(1_200);
-        assert!(reactor.sources().is_empty());
     }
 }
