@@ -9,7 +9,7 @@ use tidegate::net::handlers::LineFrames;
 use tidegate::prelude::*;
 use tidegate::signal;
 
-/// Answers each request with the metrics, and closes the connection.
+/// Sends the metrics for each request, and closes the connection.
 struct Metrics(Exporter);
 
 impl Inbound for Metrics {

@@ -18,7 +18,7 @@ pub(crate) fn pin(cpu: usize) {
     let _ = try_pin(cpu);
 }
 
-/// Lets the calling thread, and the threads that it starts, run on any CPU again.
+/// Allows the calling thread, and the threads that it starts, any CPU again.
 pub(crate) fn unpin() {
     let mut set = CpuSet::new();
     for cpu in 0..CpuSet::MAX_CPU {

@@ -49,7 +49,7 @@ fn bulk(value: &Bytes) -> Bytes {
     [size.as_bytes(), value, b"\r\n"].concat().into()
 }
 
-/// Answers commands. All answers of one read are sent in one write, unless they reach `WRITE_CHUNK`
+/// Runs commands. All answers of one read are sent in one write, unless they reach `WRITE_CHUNK`
 /// bytes.
 struct Replies {
     store: Store,

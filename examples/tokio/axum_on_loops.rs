@@ -59,7 +59,7 @@ async fn page(
     Ok(format!("article {article} costs {price} cents"))
 }
 
-/// Lets `future` use the reactor and the timer of `tokio`, which wake it. It runs where it is awaited.
+/// Gives `future` the reactor and the timer of `tokio`, which wake it. It runs where it is awaited.
 async fn with_reactor<F: Future>(tokio: &Handle, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|cx| {

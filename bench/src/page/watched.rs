@@ -105,7 +105,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // It is an error only for those who ask.
+        // It is an error only if the user asked for the page.
         let _ = self.finish();
         let _ = std::fs::remove_file(&self.file);
     }

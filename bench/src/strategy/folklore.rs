@@ -146,7 +146,7 @@ fn print_arithmetic(rows: &[Row; 5]) {
     println!();
 }
 
-/// Lets the callers run until they have settled, then counts requests for a while.
+/// Runs the callers until they have settled, then counts requests for a while.
 fn measure(one: Contestant, settle: Duration, window: Duration) -> Sample {
     let bench_pool = Arc::new(BenchPool::new(one.pool, false));
     let (over, done) = (

@@ -72,7 +72,7 @@ impl Served {
         self.server.local_addr()
     }
 
-    /// Lets half a minute pass at once, and waits until the loop has run what was due.
+    /// Advances time by half a minute at once, and waits until the loop has run what was due.
     fn pass(&self) {
         self.clock.jump(30 * SECOND);
         self.group.loops().submit(|| ()).unwrap().wait().unwrap();

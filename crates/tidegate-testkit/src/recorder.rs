@@ -102,7 +102,7 @@ impl Recorder {
         Self::default()
     }
 
-    /// Lets every method panic from now on, or no longer. What it receives in between is lost.
+    /// Makes every method panic from now on, or no longer. What it receives in between is lost.
     pub fn set_panics(&self, panics: bool) {
         self.shared.panics.store(panics, Ordering::Relaxed);
     }

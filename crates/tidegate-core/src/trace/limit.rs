@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The least time between two events of one limit, in nanoseconds.
 const SPACING: u64 = 1_000_000_000;
 
-/// Lets one event per second pass and counts the others. Each key has one of its own.
+/// Passes one event per second and counts the others. Each key has one of its own.
 ///
 /// Used only while there is a subscriber. Events of one key that come from several threads at once
 /// compete for one word, so exactly one of them passes.

@@ -278,7 +278,7 @@ impl Flight {
         Flow::Pause
     }
 
-    /// Lets the server send more, because the client has taken some of it.
+    /// Tells the server to send more, because the client has taken some of it.
     fn resume(&self, attempt: u32) {
         let Some(state) = self.lock() else { return };
         if let Stage::Exchanging(exchange) = &state.stage

@@ -67,7 +67,7 @@ impl Flight {
         }
     }
 
-    /// Lets the client send the body that its server has agreed to take. The client gets its
+    /// Asks the client for the body that its server has agreed to take. The client gets its
     /// `100 Continue` when the body is first read.
     pub(super) fn continue_body(&self, attempt: u32) {
         let Some(mut state) = self.lock() else { return };

@@ -339,7 +339,7 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// Lets go of everything after the end of the response. The connection to the server stays.
+    /// Releases everything after the end of the response. The connection to the server stays.
     /// Returns the response.
     pub(super) fn let_go(&mut self) -> Option<Back> {
         for timer in self.timers.iter_mut().filter_map(Option::take) {

@@ -47,7 +47,7 @@ impl AdminAddress {
     }
 }
 
-/// Says who has the address, if a listener cannot be opened that is one of `blocked`.
+/// Names the holder of the address, if a listener cannot be opened that is one of `blocked`.
 pub(super) fn explained(why: StartError, blocked: &[String]) -> StartError {
     match why {
         StartError::Listen { name, at, why }

@@ -9,7 +9,7 @@ const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
 /// Returns why a certificate is not valid at a time. One whose times cannot be read is left to
-/// those who check the whole certificate.
+/// programs that check the whole certificate.
 pub(super) fn problem(der: &[u8], now: SystemTime) -> Option<String> {
     let (from, to) = times(der)?;
     let now = now

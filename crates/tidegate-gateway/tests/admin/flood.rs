@@ -15,7 +15,7 @@ const PLACES: usize = 256;
 /// More than the listener has places.
 const FLOOD: usize = 300;
 
-/// Lets the process have enough descriptors: each connection has two of them here.
+/// Raises the limit of descriptors: each connection has two of them here.
 fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let current = limit.maximum.unwrap_or(u64::MAX).min(8192);

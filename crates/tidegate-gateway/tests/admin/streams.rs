@@ -58,7 +58,7 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Lets 499 ms pass, after which the stream has nothing new.
+/// Advances time by 499 ms, after which the stream has nothing new.
 fn assert_quiet(world: &World, stream: &mut Stream) {
     world.clock.advance(millis(499));
     // The loop has been there since: once to wake up, once with all timers run.

@@ -5,7 +5,7 @@ use crate::*;
 const RETRY: &str = "timeout = \"60s\"\nretry = { times = 1, budget = 1, pause = \"500ms\" }";
 const BAD: &str = "HTTP/1.1 500 Bad\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// Lets the first attempt of a request fail. Returns its client while the request pauses.
+/// Makes the first attempt of a request fail. Returns its client while the request pauses.
 fn failed_once(fixture: &Fixture, back: &Upstream) -> Peer {
     let client = fixture.send(GET);
     back.accept().message();

@@ -26,18 +26,18 @@ fn responded(mut peer: Peer, response: &str) -> Message {
     request
 }
 
-/// Lets time pass until a check comes, and responds to it. The next check is due a while after the end
+/// Advances time until a check comes, and responds to it. The next check is due a while after the end
 /// of the last one.
 fn next_check(fixture: &Fixture, back: &Upstream, response: &str) -> Message {
     responded(await_check(&fixture.clock, back), response)
 }
 
-/// Lets time pass until the server is checked.
+/// Advances time until the server is checked.
 fn await_check(clock: &ManualClock, back: &Upstream) -> Peer {
     await_any(&[back], || clock.advance(Duration::from_secs(1))).1
 }
 
-/// Lets time pass until one of the servers is checked. Returns its number.
+/// Advances time until one of the servers is checked. Returns its number.
 fn await_any(servers: &[&Upstream], pass: impl Fn()) -> (usize, Peer) {
     tidegate_testkit::until_some("a check comes", || {
         let mut all = servers.iter().enumerate();

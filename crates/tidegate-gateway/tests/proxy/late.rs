@@ -34,7 +34,7 @@ fn read_half(server: &mut Peer) {
     assert_eq!(server.bytes(4), "half");
 }
 
-/// Lets a client send half of its body. Returns both ends.
+/// Sends half of a client's body. Returns both ends.
 fn send_half(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
     let client = fixture.send(HALF);
     let mut server = back.accept();
@@ -42,7 +42,7 @@ fn send_half(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
     (client, server)
 }
 
-/// Lets the clients send the other half of their bodies.
+/// Sends the other half of the clients' bodies.
 fn send_rest(halves: &mut [(Peer, Peer)]) {
     for (client, server) in halves {
         client.write("halves");
@@ -50,7 +50,7 @@ fn send_rest(halves: &mut [(Peer, Peer)]) {
     }
 }
 
-/// Lets clients send their whole bodies.
+/// Sends the whole bodies of clients.
 fn send_whole(fixture: &Fixture, back: &Upstream, count: usize) -> Vec<(Peer, Peer)> {
     let request = HALF.replace("half", "bothhalves");
     begin(fixture, back, (count, &request), |server| {

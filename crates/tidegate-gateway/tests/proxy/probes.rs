@@ -9,7 +9,7 @@ const SETTINGS: &str = "timeout = \"60s\"\nbody = \"10B\"\n\
                         breaker = { error_rate = 50, volume = 2, sleep = \"5s\" }";
 const BAD: &str = "HTTP/1.1 500 Bad\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// Lets the server fail.
+/// Makes the server fail.
 fn fail(fixture: &Fixture, back: &Upstream) {
     for _ in 0..4 {
         let mut client = fixture.send(GET);
@@ -18,7 +18,7 @@ fn fail(fixture: &Fixture, back: &Upstream) {
     }
 }
 
-/// Lets the breaker open, and sleep to its end.
+/// Opens the breaker, and waits for the end of its sleep.
 fn sleep(fixture: &Fixture) {
     fixture.clock.advance(Duration::from_secs(1));
     let refused = fixture.send(GET).message();

@@ -361,7 +361,7 @@ pub(crate) fn told(world: &World) -> Vec<String> {
     own.map(|change| change.what).collect()
 }
 
-/// Lets days pass.
+/// Advances time by days.
 pub(crate) fn pass(world: &World, days: u32) {
     for _ in 0..24 * days {
         world.clock.advance(Duration::from_secs(3600));

@@ -403,7 +403,7 @@ fn each_request_has_one_end_and_nothing_stays_taken() {
     });
 }
 
-/// Lets everything that waits end. Then nothing is in flight.
+/// Ends everything that waits. Then nothing is in flight.
 fn settle(world: &World) {
     let gateway = world.operation.gateway();
     tidegate_testkit::until("nothing is in flight", || {

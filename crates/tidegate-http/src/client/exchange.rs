@@ -180,7 +180,7 @@ impl<H: ExchangeHandler> Exchange<H> {
         self.link.slot.has_answer(self.id)
     }
 
-    /// Lets the connection read again, after [`ExchangeHandler::data`] has returned
+    /// Makes the connection read again, after [`ExchangeHandler::data`] has returned
     /// [`Flow::Pause`].
     pub fn resume(&self) {
         self.link.channel.fire_event(Signal::Resume(self.id));

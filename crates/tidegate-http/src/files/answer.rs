@@ -1,4 +1,4 @@
-//! The response to one request for a file, and who is told how it ended.
+//! The response to one request for a file, and the caller that is told how it ended.
 
 use std::io;
 

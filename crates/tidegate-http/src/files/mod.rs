@@ -5,7 +5,7 @@
 //! | `service` | [`Files`]: from a request to its response |
 //! | `builder` | [`FilesBuilder`] and [`FilesError`] |
 //! | `reply` | what the response to a request for an open file is |
-//! | `answer` | one response, and who is told how it ended |
+//! | `answer` | one response, and the caller that is told how it ended |
 //! | `conditions`, `ranges` | conditional requests; the field `Range` |
 //! | `directory` | opens files, and lets no path leave the directory |
 //! | `path` | the path of a request as a path below the directory |

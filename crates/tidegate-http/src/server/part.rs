@@ -1,4 +1,4 @@
-//! What a connection gets from other threads: parts of responses, and notices of those who read bodies.
+//! What a connection gets from other threads: parts of responses, and notices of the readers of bodies.
 
 use bytes::{Bytes, BytesMut};
 use tidegate_net::{FileRange, Message};

@@ -110,7 +110,7 @@ impl Served {
         });
     }
 
-    /// Lets time pass, second by second.
+    /// Advances time, second by second.
     fn pass(&self, seconds: u32) {
         for _ in 0..seconds {
             self.clock.advance(SECOND);

@@ -36,7 +36,7 @@ fn respond(begun: &Begun, path: &str) {
     later.body(of);
 }
 
-/// Lets a client send three requests and end its half: behind them in one event, and when the first of
+/// Sends three requests of a client and ends its half: behind them in one event, and when the first of
 /// them runs.
 pub(crate) fn check<S: Read + Write>(
     secure: impl Fn(HttpServerBuilder<Pinned>) -> HttpServerBuilder<Pinned>,

@@ -88,7 +88,7 @@ impl PendingEntry {
         }
     }
 
-    /// Lets the call wait without a handle. Only its queue and its deadline can end the wait then.
+    /// Makes the call wait without a handle. Only its queue and its deadline can end the wait then.
     pub fn detach(mut self) {
         self.wait = None;
     }

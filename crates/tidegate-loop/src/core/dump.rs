@@ -8,7 +8,7 @@ use super::run_task::report_panic;
 use crate::state::shared::Shared;
 
 impl<D: Driver> Core<D> {
-    /// Answers the requests whose signal has arrived.
+    /// Responds to the requests whose signal has arrived.
     #[cold]
     pub(super) fn answer_dumps(&mut self, shared: &Shared) {
         let driver = contain(|| self.driver.dump()).unwrap_or_else(|panic| {

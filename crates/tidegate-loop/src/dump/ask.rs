@@ -52,7 +52,7 @@ impl Shared {
         dump
     }
 
-    /// Answers all requests; `driver` is as for [`Shared::describe`].
+    /// Responds to all requests; `driver` is as for [`Shared::describe`].
     pub(crate) fn answer_dumps(&self, driver: Option<Dump>) {
         let requests = self.dump_requests.take();
         if requests.is_empty() {

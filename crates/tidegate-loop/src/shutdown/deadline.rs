@@ -110,7 +110,7 @@ pub(crate) fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
     }
 }
 
-/// Returns the name of a task that was handed out, and who has it if no thread has started it.
+/// Returns the name of a task that was handed out, and its holder if no thread has started it.
 fn handed_out(shared: &Shared, task: &'static str) -> Cow<'static, str> {
     match shared.thread.strategy_name() {
         Some(strategy) if shared.handed_out.is_unstarted() => Cow::Owned(format!(

@@ -186,7 +186,7 @@ fn fails_on(
     home.build_roaming(&config(at, times, workers)).unwrap()
 }
 
-/// Lets the deadline pass until the end is announced.
+/// Advances time past the deadline until the end is announced.
 fn pass_deadline<T>(clock: &ManualClock, over: T, is_done: impl Fn(&T) -> bool) -> T {
     until("the end is announced", || {
         clock.jump(SECOND);

@@ -59,7 +59,7 @@ fn manual(name: &str) -> EventLoop {
     home.expect("nothing contradicts itself")
 }
 
-/// Lets the event loop finish its task and fall asleep.
+/// Waits until the event loop has finished its task and sleeps.
 fn let_go(home: &EventLoop, gate: &Gate) {
     gate.open();
     home.settle();

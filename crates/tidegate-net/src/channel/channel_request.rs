@@ -35,7 +35,7 @@ pub(crate) enum ChannelRequest {
     /// channel has noted what the poller reports, and reads only if there is something.
     ReadThenFire(InEvent, u8, bool),
     UserWritable(u8, bool),
-    /// Somebody has seen that the channel is not writable, and waits until its handlers are notified.
+    /// A writer has seen that the channel is not writable, and waits until its handlers are notified.
     SeenUnwritable,
     HandlerEvent(u32, HandlerEvent),
     /// The timer of the handlers' deadlines has fired.

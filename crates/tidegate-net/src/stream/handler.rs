@@ -180,7 +180,7 @@ where
         drop_future(&link.channel, self.future.take());
     }
 
-    /// Lets a future that is not ready run on without its channel.
+    /// Runs a future that is not ready on without its channel.
     fn let_go(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let Some(link) = self.link.take() else {
             return;

@@ -54,13 +54,13 @@ pub(crate) fn listen_tcp(
     Ok(socket.into())
 }
 
-/// Lets several sockets listen on one port.
+/// Allows several sockets on one port.
 #[cfg(unix)]
 fn share_port(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_port(true)
 }
 
-/// Lets several sockets listen on one port, which Windows does not support.
+/// Allows several sockets on one port, which Windows does not support.
 #[cfg(windows)]
 fn share_port(_socket: &Socket) -> io::Result<()> {
     let what = "Windows has no ports that several listeners share; use one listener";

@@ -28,7 +28,7 @@ enum Held {
     Body(Box<CommandBody<Script>>),
 }
 
-/// Answers as the seed in the request says.
+/// Responds as the seed in the request says.
 async fn upstream(request: Request<u64>) -> Result<Response<Script>, Infallible> {
     let mut rng = Rng::new(request.into_body());
     match rng.below(4) {

@@ -107,7 +107,7 @@ impl Client {
         self.responses()
     }
 
-    /// Lets time pass.
+    /// Advances time.
     pub(crate) fn advance(&mut self, time: Duration) {
         self.clock.advance(time);
         self.socket.advance(time);

@@ -216,7 +216,7 @@ impl OneInside {
         self.command.queue(|_| Ok(1)).is_done()
     }
 
-    /// Lets the busy thread go on, and waits until both are free.
+    /// Releases the busy thread, and waits until both are free.
     fn end(self) {
         self.busy.open();
         self.held.wait().unwrap();

@@ -199,7 +199,7 @@ impl Busy {
         busy
     }
 
-    /// Lets the pool end some jobs and the monitor make one scan.
+    /// Runs until the pool has ended some jobs and the monitor has made one scan.
     fn look_after_some_jobs(&self) {
         let enough = self.pool.finished_jobs() + 8;
         until("the pool has ended eight jobs", || {
