@@ -56,6 +56,8 @@ pub(crate) struct RoamingDriver {
     spare_tasks: Vec<Arc<RoamingTask>>,
     #[expect(clippy::vec_box, reason = "they move between here and tasks")]
     io_contexts: Vec<Box<IoContext>>,
+    /// The counters of I/O contexts that were dropped, which the next ones go on with.
+    spare_counters: Vec<Arc<Counters>>,
     roam: Arc<RoamingShared>,
     updates: Vec<Update>,
     /// The user-defined sources.
@@ -84,6 +86,7 @@ impl RoamingDriver {
             arrivals: Load::default(),
             spare_tasks: Vec::new(),
             io_contexts: Vec::new(),
+            spare_counters: Vec::new(),
             updates: Vec::new(),
             selector: Selector::new(),
             closing: false,
@@ -309,13 +312,17 @@ impl RoamingDriver {
     }
 
     fn io_context(&mut self) -> Box<IoContext> {
-        let new = || Box::new(IoContext::new(self.roam.more_counters()));
-        self.io_contexts.pop().unwrap_or_else(new)
+        self.io_contexts.pop().unwrap_or_else(|| {
+            let counters = self.spare_counters.pop();
+            let counters = counters.unwrap_or_else(|| self.roam.more_counters());
+            Box::new(IoContext::new(counters))
+        })
     }
 
     fn keep_io_context(&mut self, io_context: Box<IoContext>) {
-        if self.io_contexts.len() < SPARE {
-            self.io_contexts.push(io_context);
+        match self.io_contexts.len() < SPARE {
+            true => self.io_contexts.push(io_context),
+            false => self.spare_counters.push(io_context.counters),
         }
     }
 

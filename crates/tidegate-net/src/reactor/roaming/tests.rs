@@ -402,3 +402,23 @@ fn an_absent_source_has_a_name_for_the_report() {
     bench.driver.poll();
     assert!(bench.driver.outstanding().is_empty());
 }
+
+#[test]
+fn a_burst_of_tasks_uses_the_counters_of_the_burst_before() {
+    const TASKS: usize = 100;
+    let mut bench = bench();
+    let sources: Vec<_> = (0..TASKS)
+        .map(|_| bench.add_source("one of many", vec![]))
+        .collect();
+    let mut lists = Vec::new();
+    for _ in 0..3 {
+        bench.deliver(sources.iter().map(|token| reads(*token)));
+        let tasks: Vec<_> = (0..TASKS).map(|_| bench.one()).collect();
+        tasks.into_iter().for_each(elsewhere);
+        bench.driver.poll();
+        let mut count = 0;
+        bench.driver.roam().each_counters(|_| count += 1);
+        lists.push(count);
+    }
+    assert_eq!(lists, [TASKS; 3]);
+}
