@@ -21,6 +21,21 @@
 //! The [`client`] keeps connections for the next call to the same host, with one exact limit for all
 //! event loops.
 #![forbid(unsafe_code)]
+//!
+//! # Map of the crate
+//!
+//! | folder or file | content |
+//! |---|---|
+//! | [`codec`] | heads, bodies and their encoding: pure data, no I/O, no allocation per message |
+//! | `wakers`, `gathered`, `pieces` | bodies between a connection and a reader on any thread |
+//! | `server` | the handler that is codec and service in one, its connections, limits and responses |
+//! | [`client`] | calls, connections, the pool that keeps them |
+//! | `asynchronous` | a service as an async function of the types of the crate `http` |
+//! | `router`, `files` | a service by method and path; a service that sends files of a directory |
+//!
+//! The events of a decoder do not depend on how its input is split, and after a refusal it looks at no
+//! further byte. A request gets exactly one response, in order. No waker is called under a lock. Behind
+//! a request that may change the protocol, no byte is parsed before the service has decided.
 
 #[cfg(feature = "async")]
 mod asynchronous;

@@ -29,6 +29,25 @@
         reason = "one core serves both kinds of loops"
     )
 )]
+//!
+//! # Map of the crate
+//!
+//! | folder | content |
+//! |---|---|
+//! | `state` | what handles and the loop's thread share: life cycle, mailbox, counters |
+//! | `submit` | how a task is accepted or refused |
+//! | `schedule` | scheduled and periodic tasks, timeouts, `Sleep` |
+//! | `spawn` | futures on a loop |
+//! | `thread` | how a loop gets a thread and releases it; its thread-local state |
+//! | `core` | what a loop owns, one turn of it, its budget and its sleep |
+//! | `shutdown` | how a loop ends, and what happens at the deadline |
+//! | `handle` | [`EventLoop`], its builder, [`block_on`](block_on()) |
+//! | `group`, `roam` | groups, choosers, scaling; loops that a pool and a strategy drive |
+//! | `dump`, `watchdog`, `global` | the state as a tree; reports of stuck loops; the default loop |
+//! | `signal`, `sys` | signals of the operating system as completions |
+//!
+//! A panicking task never ends a loop. The thread-local state is borrowed only for a moment, never
+//! while user code runs or is dropped. The dispatcher of signals runs no user code.
 
 // Each folder is one concept. The files form these layers; a file uses only the layers below its
 // own:

@@ -41,6 +41,28 @@
         reason = "one reactor serves all kinds of loops, and sources without a socket"
     )
 )]
+//!
+//! # Map of the crate
+//!
+//! A message costs one `recv`, one `send` and a share of a poll. From the lowest to the highest:
+//!
+//! | folder or file | content |
+//! |---|---|
+//! | `sys` | the poller and the sockets of the operating system |
+//! | `events` | events of the poller, and the table of their sources |
+//! | `source` | sources of the program's own, and updates that run on the loop |
+//! | `reactor` | how events reach channels, on pinned and on roaming loops |
+//! | `channel` | a connection: states, reading, write queue, handles |
+//! | `pipeline` | handlers in a row |
+//! | `local` | connections within the process, for tests |
+//! | `group` | loops with I/O, and how channels are placed on them |
+//! | `server`, `client`, `resolve`, `name_cache` | listeners and drains; connecting; name resolution |
+//! | `handlers`, `stream`, `tls` | framing, idle limits, shaping; channels as byte streams; encryption |
+//! | `embedded` | a channel without a socket, for tests |
+//!
+//! A roaming source is either in its slot or in the task that handles its event, so handlers need no
+//! lock. Between two waits a loop selects ready sources, runs updates, then applies interests. Every
+//! write completes or fails once, and an idle connection holds no buffer.
 
 // The layers, lowest layer first. Each layer uses only layers that are listed before it.
 //

@@ -32,6 +32,23 @@
         reason = "the counters, the macro and the docs of the strategies, and what views use"
     )
 )]
+//!
+//! # Map of the crate
+//!
+//! From the lowest to the highest:
+//!
+//! | folder | content |
+//! |---|---|
+//! | `executor` | what all executors share: how they end, the default bound |
+//! | `immediate` | [`ImmediateExecutor`] |
+//! | `schedule` | tasks that run later or periodically, and a heap with a thread that only submits what is due |
+//! | `pool` | [`WorkerPool`]: limits, queue, policies, leases, the stop; `pool/raw` assigns jobs to threads |
+//! | `ordered` | [`OrderedView`]s, which close and end with their pool |
+//! | `strategy` | a file for each strategy, the round that all share, late hand-over (its README explains it) |
+//!
+//! An accepted job runs once or is handed back; the limits of a pool change together, in one step; a
+//! view accepts nothing that its pool would refuse. Only the owner of a `ProducerGuard` produces, and
+//! tasks never block all threads that could produce, except under `ProduceConsume`.
 
 mod executor;
 #[cfg(feature = "ordered")]
