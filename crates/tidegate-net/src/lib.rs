@@ -77,7 +77,7 @@
 //   server, client, handlers, stream, tls, embedded
 //
 // Any layer may use `errors`, `message`, `metrics` and `awaited`. `server` and `client` use
-// `resolve`; `client` also uses `name_cache`.
+// `resolve`, which uses `lookups`; `client` also uses `name_cache`.
 
 mod awaited;
 mod channel;
@@ -90,6 +90,7 @@ mod group;
 #[cfg(feature = "handlers")]
 pub mod handlers;
 mod local;
+mod lookups;
 mod message;
 mod message_box;
 mod metrics;
@@ -144,6 +145,7 @@ pub mod internal {
     pub use crate::channel::{HeldInput, PeerProgress, StreamRoom};
     pub use crate::group::{ChannelPlacement, ChannelPlacer};
     pub use crate::local::{LocalListener, LocalNetwork, LocalSocket};
+    pub use crate::resolve::{Resolver, system_resolver};
     #[cfg(feature = "streams")]
     pub use crate::stream::{StreamCell, StreamState};
 }

@@ -1,22 +1,21 @@
 //! Addresses, and the resolution of names.
+//!
+//! Uses [`lookups`](crate::lookups).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::internal::{PlainTask, contain};
+use tidegate_core::Clock;
+use tidegate_core::internal::contain;
 use tidegate_loop::internal::LoopScheduler;
-use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Failure, Outcome, promise};
 
 use crate::channel::TimedWork;
 use crate::errors::NetError;
+use crate::lookups::Lookups;
 
-/// Maximum number of lookups at once; further ones wait.
-const MOST_LOOKUPS: usize = 16;
-/// Maximum number of lookups that wait; further ones are refused.
-const MOST_WAITING: usize = 1024;
 /// The default time limit for a lookup.
 pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -141,7 +140,7 @@ impl Address {
 }
 
 /// Returns the addresses of a host and port, best first.
-pub(crate) type Resolver = dyn Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync;
+pub type Resolver = dyn Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync;
 
 /// Calls a resolver, which may be code of the program. Its panic is a failure.
 pub(crate) fn ask(resolver: &Resolver, host: &str, port: u16) -> Completion<Vec<SocketAddr>> {
@@ -154,42 +153,10 @@ pub(crate) fn ask(resolver: &Resolver, host: &str, port: u16) -> Completion<Vec<
 
 /// Returns a resolver that uses the operating system, on the threads of a small pool of its own,
 /// which starts with the first lookup.
-pub(crate) fn system_resolver() -> Arc<Resolver> {
-    let lookups = OnceLock::new();
-    Arc::new(move |host, port| resolve(lookups.get_or_init(pool), host, port))
-}
-
-/// Returns a pool that resolves names.
-fn pool() -> WorkerPool {
-    let pool = WorkerPool::builder("resolve").core(0).max(MOST_LOOKUPS);
-    let pool = pool.queue(MOST_WAITING).reserved(0);
-    let pool = pool.keep_alive(Duration::from_secs(10)).build();
-    pool.expect("the limits do not contradict each other")
-}
-
-fn resolve(lookups: &WorkerPool, host: &str, port: u16) -> Completion<Vec<SocketAddr>> {
-    let (promise, resolved) = promise();
-    let promise = promise.share();
-    let (host, own) = (host.to_owned(), promise.clone());
-    let name = host.clone();
-    let look_up = PlainTask::named("resolve a name", move || {
-        let found = (host.as_str(), port).to_socket_addrs();
-        let found = found.map(Iterator::collect::<Vec<_>>);
-        let outcome = match found {
-            Ok(found) if found.is_empty() => Err(NetError::NoAddress(host).into()),
-            Ok(found) => Ok(found),
-            Err(why) => Err(Failure::new(NetError::ResolveFailed {
-                name: host,
-                why: Failure::new(why),
-            })),
-        };
-        let _ = own.try_complete(outcome);
-    });
-    if let Err(refused) = lookups.execute_task(look_up) {
-        let why = Failure::new(refused.why().to_string());
-        let _ = promise.try_fail(Failure::new(NetError::ResolveFailed { name, why }));
-    }
-    resolved
+pub fn system_resolver() -> Arc<Resolver> {
+    let ask = |host: &str| Ok((host, 0).to_socket_addrs()?.collect());
+    let lookups = Lookups::new(Clock::system(), ask);
+    Arc::new(move |host, port| lookups.ask(host, port))
 }
 
 #[cfg(test)]
@@ -202,5 +169,11 @@ mod tests {
     fn the_operating_system_resolves_the_local_host() {
         let addresses = system_resolver()("localhost", 80).wait().unwrap();
         assert!(addresses.iter().all(|address| address.ip().is_loopback()));
+        assert!(!addresses.is_empty() && addresses.iter().all(|address| address.port() == 80));
+        let why = system_resolver()("no such name", 80).wait().unwrap_err();
+        let why = why.downcast_ref::<NetError>();
+        assert!(
+            matches!(why, Some(NetError::ResolveFailed { name, .. }) if name == "no such name")
+        );
     }
 }

@@ -1,31 +1,17 @@
 //! The addresses of names, looked up on threads that may block, never on a loop.
-//!
-//! | file | what it is | uses |
-//! |---|---|---|
-//! | `turns` | which names are looked up at a time, as plain data | |
-//! | `lookups` | lookups on threads | `turns` |
-
-mod lookups;
-mod turns;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::Clock;
 use tidegate::net::NetError;
 use tidegate::promise::{Completion, WaitError};
-
-use lookups::{Lookups, ask_system};
 
 use crate::config::Address;
 
 /// How long the lookup of the name of a listener may take.
 const LISTENER_TIME: Duration = Duration::from_secs(5);
-
-/// Looks up a host and a port.
-type Lookup = dyn Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync;
 
 /// Looks up the addresses of names.
 ///
@@ -38,7 +24,7 @@ type Lookup = dyn Fn(&str, u16) -> Completion<Vec<SocketAddr>> + Send + Sync;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Resolver(Arc<Lookup>);
+pub struct Resolver(Arc<tidegate_net::internal::Resolver>);
 
 impl Resolver {
     /// Creates a resolver. `look_up` must not block; it returns a completion.
@@ -49,11 +35,10 @@ impl Resolver {
     }
 
     /// Creates a resolver that asks the operating system, on threads of its own, which start with
-    /// the first lookup. A name holds one thread at most, and names whose lookups hang do not delay
-    /// those of others.
+    /// the first lookup. A name holds one thread at most, and names whose last lookup took over a
+    /// second share at most half of the threads.
     pub fn system() -> Self {
-        let lookups = Lookups::new(Clock::system(), ask_system);
-        Self::new(move |host, port| lookups.ask(host, port))
+        Self(tidegate_net::internal::system_resolver())
     }
 
     /// Looks up a name.
@@ -88,21 +73,5 @@ impl Resolver {
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolver").finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! The resolver of the operating system.
-
-    use super::Resolver;
-
-    #[test]
-    fn the_operating_system_knows_the_local_host() {
-        let found = Resolver::system().look_up("localhost", 80).wait().unwrap();
-        assert!(!found.is_empty() && found.iter().all(|one| one.ip().is_loopback()));
-        assert!(found.iter().all(|one| one.port() == 80));
-        let none = Resolver::system().look_up("no such name", 80).wait();
-        assert!(none.is_err());
     }
 }
