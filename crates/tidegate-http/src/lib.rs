@@ -20,7 +20,6 @@
 //!
 //! The [`client`] keeps connections for the next call to the same host, with one exact limit for all
 //! event loops.
-#![forbid(unsafe_code)]
 //!
 //! # Map of the crate
 //!
@@ -36,6 +35,7 @@
 //! The events of a decoder do not depend on how its input is split, and after a refusal it looks at no
 //! further byte. A request gets exactly one response, in order. No waker is called under a lock. Behind
 //! a request that may change the protocol, no byte is parsed before the service has decided.
+#![forbid(unsafe_code)]
 
 #[cfg(feature = "async")]
 mod asynchronous;

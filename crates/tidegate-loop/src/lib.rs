@@ -20,15 +20,6 @@
 //! println!("{report}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![deny(unsafe_code)]
-#![cfg_attr(
-    not(feature = "roaming"),
-    allow(
-        dead_code,
-        rustdoc::broken_intra_doc_links,
-        reason = "one core serves both kinds of loops"
-    )
-)]
 //!
 //! # Map of the crate
 //!
@@ -48,6 +39,15 @@
 //!
 //! A panicking task never ends a loop. The thread-local state is borrowed only for a moment, never
 //! while user code runs or is dropped. The dispatcher of signals runs no user code.
+#![deny(unsafe_code)]
+#![cfg_attr(
+    not(feature = "roaming"),
+    allow(
+        dead_code,
+        rustdoc::broken_intra_doc_links,
+        reason = "one core serves both kinds of loops"
+    )
+)]
 
 // Each folder is one concept. The files form these layers; a file uses only the layers below its
 // own:

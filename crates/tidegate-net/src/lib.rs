@@ -30,17 +30,6 @@
 //! # server.stop_accepting().wait()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![deny(unsafe_code)]
-#![cfg_attr(
-    not(all(feature = "embedded", feature = "roaming")),
-    allow(
-        dead_code,
-        unreachable_pub,
-        unused_imports,
-        rustdoc::broken_intra_doc_links,
-        reason = "one reactor serves all kinds of loops, and sources without a socket"
-    )
-)]
 //!
 //! # Map of the crate
 //!
@@ -63,6 +52,17 @@
 //! A roaming source is either in its slot or in the task that handles its event, so handlers need no
 //! lock. Between two waits a loop selects ready sources, runs updates, then applies interests. Every
 //! write completes or fails once, and an idle connection holds no buffer.
+#![deny(unsafe_code)]
+#![cfg_attr(
+    not(all(feature = "embedded", feature = "roaming")),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        rustdoc::broken_intra_doc_links,
+        reason = "one reactor serves all kinds of loops, and sources without a socket"
+    )
+)]
 
 // The layers, lowest layer first. Each layer uses only layers that are listed before it.
 //

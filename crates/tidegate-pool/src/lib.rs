@@ -21,17 +21,6 @@
 //! assert_eq!(pool.submit(|| 20 + 22)?.wait()?, 42);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-#![deny(unsafe_code)]
-#![cfg_attr(
-    not(all(feature = "ordered", feature = "strategy")),
-    allow(
-        dead_code,
-        unused_imports,
-        unused_macros,
-        rustdoc::broken_intra_doc_links,
-        reason = "the counters, the macro and the docs of the strategies, and what views use"
-    )
-)]
 //!
 //! # Map of the crate
 //!
@@ -49,6 +38,17 @@
 //! An accepted job runs once or is handed back; the limits of a pool change together, in one step; a
 //! view accepts nothing that its pool would refuse. Only the owner of a `ProducerGuard` produces, and
 //! tasks never block all threads that could produce, except under `ProduceConsume`.
+#![deny(unsafe_code)]
+#![cfg_attr(
+    not(all(feature = "ordered", feature = "strategy")),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_macros,
+        rustdoc::broken_intra_doc_links,
+        reason = "the counters, the macro and the docs of the strategies, and what views use"
+    )
+)]
 
 mod executor;
 #[cfg(feature = "ordered")]
