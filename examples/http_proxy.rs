@@ -9,8 +9,15 @@ use tidegate::signal;
 /// Returns `true` for fields that neither the client nor the server sets by itself.
 fn passes(name: &str) -> bool {
     let own = ["content-length", "date", "expect", "host", "trailer"];
-    let is_own = |own: &&str| name.eq_ignore_ascii_case(own);
-    !own.iter().any(is_own) && !name.eq_ignore_ascii_case("transfer-encoding")
+    let of_connection = [
+        "connection",
+        "keep-alive",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let is = |own: &&str| name.eq_ignore_ascii_case(own);
+    !own.iter().any(is) && !of_connection.iter().any(is)
 }
 
 /// Sends a request on, and its response back. Returns `None` if one side leaves: dropping the
@@ -38,10 +45,8 @@ async fn forward(
         back.status(502).body("");
         return None;
     };
-    let mut head = response.head().to_owned();
-    head.remove_hop_by_hop();
     let mut back = back.status(response.status());
-    for field in head.as_head().fields() {
+    for field in response.head().fields().iter() {
         if passes(field.name) {
             back = back.field(field.name, field.value);
         }
