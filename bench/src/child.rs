@@ -56,12 +56,6 @@ impl ChildProcess {
         let line = self.output.next().ok_or("it has ended")?;
         line.map_err(|why| why.to_string())
     }
-
-    /// Ends the child's input, and waits for the child to end.
-    pub(crate) fn finish(&mut self) -> Result<(), String> {
-        self.input = None;
-        self.child.wait().map(drop).map_err(|why| why.to_string())
-    }
 }
 
 impl Drop for ChildProcess {

@@ -7,14 +7,14 @@ use crate::rounds::Settings;
 /// The help text.
 pub(crate) const HELP: &str = "\
 usage: tidegate-bench SUITE [--quick] [--rounds N] [--only a,b]
-       tidegate-bench proof [--seconds N] [--only a,b] [--plot FILE]
+       tidegate-bench proof [--seconds N] [--only a,b]
 
 suites
   handoff    1, 2 and 4 producers into one loop, million tasks a second
   pingpong   two loops, ns per hop, on two CPUs and on one
   promise    create + listen + complete, 100,000 outstanding, blocking wait
   timer      a million timers: add, cancel, reset, fire, memory, lateness
-  strategy   execution strategies: folklore, equal threads, late hand-over, sockets
+  strategy   execution strategies: folklore, equal threads, late hand-over
   pool       submit + run + result on four threads: round trip, and with 64 in flight
   isolate    guarded calls, refusals, round trips and throughput of a thread bulkhead
   echo       64-byte messages over TCP: server CPU time per message, fairness, idle memory
@@ -29,13 +29,11 @@ proof runs the gateway under load and fails if it breaks a promise: isolation (o
 upstreams hangs, one fails), reload (every 200 ms), drain (SIGTERM)
 
 options
-  --quick         only what the RATIO lines need, under two minutes a suite
+  --quick         fewer rounds, under two minutes a suite
   --rounds N      measured rounds (at least 5 with --quick)
   --only a,b      only contestants whose name contains one of these
   --table a,b     only tables whose title contains one of these; x+y means both
-  --plot FILE     where suite strategy and proof put their plot (needs a run without --quick)
   --seconds N     the length of each run of proof; 60 unless it is set
-  --as-ours NAME  let this contestant stand in for ours (to try the RATIO lines)
   --help          this text
 
 output: tables (median, low and high quartile), then lines
@@ -127,8 +125,6 @@ pub(crate) enum Command {
     CostServer(String),
     /// Run as the client of such a server.
     CostClient(String),
-    /// Send messages over sockets as the parent process directs.
-    Caller,
     /// Make HTTP requests as the parent process directs.
     Call(String),
     /// Run the gateway in this process, which is a child process.
@@ -160,8 +156,6 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
                 let names = value("parts of titles, separated by commas")?;
                 settings.tables = names.split(',').map(str::to_owned).collect();
             }
-            "--plot" => settings.plot = Some(value("the name of a file")?),
-            "--as-ours" => settings.as_ours = Some(value("the name of a contestant")?),
             "--case" => {
                 let name = value("2cpu or 1cpu")?;
                 case = Some(Case::parse(&name).ok_or(format!("there is no case {name:?}"))?);
@@ -170,7 +164,6 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
             "--idle" => return Ok(Command::Idle(value("`hold` or `load` with their numbers")?)),
             "--cost" => return Ok(Command::CostServer(value("a server and rounds")?)),
             "--client" => return Ok(Command::CostClient(value("an address and rounds")?)),
-            "--caller" => return Ok(Command::Caller),
             "--call" => return Ok(Command::Call(value("a client and an address")?)),
             "--gateway" => return Ok(Command::Gateway(value("a number and a file")?)),
             "--tidegate" => return Ok(Command::Tidegate(value("a command and its arguments")?)),
@@ -187,7 +180,6 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
         return Ok(Command::Prove(Proof {
             seconds,
             only: settings.only,
-            plot: settings.plot,
         }));
     }
     match case {
@@ -211,9 +203,6 @@ pub(crate) fn arguments(settings: &Settings) -> Vec<String> {
     }
     if !settings.tables.is_empty() {
         arguments.extend(["--table".to_owned(), settings.tables.join(",")]);
-    }
-    if let Some(name) = &settings.as_ours {
-        arguments.extend(["--as-ours".to_owned(), name.clone()]);
     }
     arguments
 }
@@ -265,8 +254,6 @@ mod tests {
             span: None,
             only: vec!["a".to_owned(), "b c".to_owned()],
             tables: vec!["one loop".to_owned()],
-            as_ours: Some("b c".to_owned()),
-            plot: None,
         };
         let case = ["--case".to_owned(), "1cpu".to_owned()];
         let parsed = parse(case.into_iter().chain(arguments(&settings)));

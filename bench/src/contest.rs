@@ -102,11 +102,6 @@ pub(crate) trait PoolContestant: Sized + 'static {
         self.wait(pending)
     }
 
-    /// Returns how many sleeping threads were woken for jobs so far, if the pool counts them.
-    fn wakeups(&self) -> Option<u64> {
-        None
-    }
-
     /// Stops the pool. All jobs have run.
     fn stop(self);
 }

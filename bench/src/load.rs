@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use tidegate_net::tls::rustls::pki_types::ServerName;
@@ -15,7 +16,6 @@ use tidegate_net::tls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::cpus::pin;
 use crate::machine::{cpu_time, thread_cpu_time};
-use crate::waits::Waits;
 
 /// The result of a run.
 pub(crate) struct Result {
@@ -113,7 +113,7 @@ impl Load {
     pub(crate) fn run(&mut self, messages: u64) -> Result {
         pin(1);
         let mut events = Events::with_capacity(1024);
-        let mut waits = Waits::new();
+        let mut waits = Histogram::<u64>::new_with_bounds(1, 1 << 40, 3).expect("valid bounds");
         let (began, cpu, own) = (Instant::now(), cpu_time(), thread_cpu_time());
         let (mut sent, mut done) = (0, 0);
         for connection in &mut self.connections {
@@ -135,7 +135,7 @@ impl Load {
                     continue;
                 }
                 done += 1;
-                waits.add(connection.sent_at.elapsed());
+                waits.saturating_record(connection.sent_at.elapsed().as_nanos() as u64);
                 if connection.replies >= self.life {
                     let secure = self.secure.as_ref();
                     *connection = Connection::open(self.address, &self.poll, at, secure);
@@ -152,8 +152,8 @@ impl Load {
             messages: done,
             elapsed,
             server_cpu,
-            p50: waits.at(0.5),
-            p99: waits.at(0.99),
+            p50: waits.value_at_quantile(0.5) as f64,
+            p99: waits.value_at_quantile(0.99) as f64,
         }
     }
 }

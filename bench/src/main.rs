@@ -20,7 +20,7 @@
 //! | `counting`, `cpus` | allocated bytes, CPU affinity |
 //! | `dice`, `gate` | random numbers, waiting for threads |
 //! | `load`, `exchange`, `raw_epoll` | messages over sockets, one HTTP request, a bare epoll loop |
-//! | `machine`, `waits` | CPU time, histograms |
+//! | `machine` | CPU time |
 //!
 //! Every table has a ratio, or a page of `docs` refers to it.
 
@@ -60,7 +60,6 @@ mod rounds;
 mod served;
 mod strategy;
 mod timer;
-mod waits;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -87,7 +86,6 @@ fn main() -> ExitCode {
         Command::Idle(what) => echo::idle_child(&what),
         Command::CostServer(what) => cost::serve(&what, start_by_name),
         Command::CostClient(what) => cost::client(&what),
-        Command::Caller => strategy::caller_child(),
         Command::Call(what) => client::caller_child(&what),
         Command::Gateway(what) => proof::gateway_child(&what),
         Command::Tidegate(words) => proof::tidegate_child(&words),

@@ -123,13 +123,7 @@ impl WaitContestant for Wait {
 
 /// Adds our contestants of `handoff` with at most 65,536 outstanding tasks.
 pub(crate) fn handoff(lineup: &mut Lineup) {
-    lineup.add::<Tidegate>("tidegate", Role::Ours, Limit::Own(OUTSTANDING), true);
-    lineup.add::<Tidegate>(
-        "tidegate (window)",
-        Role::Ours,
-        Limit::Window(OUTSTANDING),
-        false,
-    );
+    lineup.add::<Tidegate>("tidegate", Role::Ours, Limit::Own(OUTSTANDING));
 }
 
 /// Adds our contestant of `pingpong`.
@@ -138,7 +132,6 @@ pub(crate) fn pingpong(lineup: &mut Vec<Entry>) {
         "tidegate",
         Role::Ours,
         Limit::Own(OUTSTANDING),
-        true,
     ));
 }
 

@@ -13,13 +13,10 @@ use crate::cpus::try_pin;
 use crate::gate::Gate;
 use crate::machine::cpu_time;
 use crate::ours;
-use crate::peers::async_executor::AsyncExecutor;
 use crate::peers::channel::BoxedLoop;
 use crate::peers::crossbeam::{Crossbeam, Segments};
 use crate::peers::kanal::Kanal;
-use crate::peers::std_mpsc::{StdChannel, StdSyncChannel};
-use crate::peers::tokio_mpsc::{TokioBounded, TokioUnbounded};
-use crate::peers::tokio_spawn::{CurrentThread, MultiThread};
+use crate::peers::tokio_mpsc::TokioBounded;
 use crate::report::{Better, Heading, Ratio, Role, Row, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 use crate::{child, cli};
@@ -108,7 +105,6 @@ pub(crate) fn run_case(case: Case, settings: &Settings) -> ExitCode {
 
 /// Returns the output of the child: a line per sample, with fields separated by tabs.
 fn lines(table: &Table) -> String {
-    let left_out = table.left_out.iter().map(|name| format!("out\t{name}\n"));
     let samples = table.rows.iter().flat_map(|row| {
         row.samples.iter().map(|sample| {
             let role = row.role.name();
@@ -117,7 +113,7 @@ fn lines(table: &Table) -> String {
         })
     });
     let others = table.others.map(|cpus| format!("others\t{cpus}\n"));
-    left_out.chain(others).chain(samples).collect()
+    others.into_iter().chain(samples).collect()
 }
 
 /// Parses the output of the child. The samples of a contestant are in the order of the rounds.
@@ -125,17 +121,12 @@ fn collect(heading: Heading, text: &str) -> Result<Table, String> {
     let mut table = Table {
         heading,
         rows: Vec::new(),
-        left_out: Vec::new(),
         others: None,
     };
     for line in text.lines() {
         let broken = || format!("a case printed a line that is no sample: {line:?}");
         let fields: Vec<&str> = line.split('\t').collect();
         let (role, name, value, side) = match fields[..] {
-            ["out", name] => {
-                table.left_out.push(name.to_owned());
-                continue;
-            }
             ["others", cpus] => {
                 table.others = cpus.parse().ok();
                 continue;
@@ -167,30 +158,21 @@ fn lineup() -> Vec<Entry> {
     let bound = Limit::Own(1024);
     let peer = Role::Peer;
     lineup.extend([
-        entry::<BoxedLoop<Crossbeam>>("crossbeam-channel", peer, free, true),
-        entry::<BoxedLoop<Crossbeam>>("crossbeam-channel bounded", peer, bound, false),
-        entry::<BoxedLoop<StdChannel>>("std channel", peer, free, false),
-        entry::<BoxedLoop<StdSyncChannel>>("std sync_channel", peer, bound, false),
-        entry::<BoxedLoop<Kanal>>("kanal", peer, free, true),
-        entry::<BoxedLoop<Kanal>>("kanal bounded", peer, bound, true),
-        entry::<BoxedLoop<Segments<false>>>("segqueue+park", peer, free, true),
-        entry::<BoxedLoop<Segments<true>>>("segqueue+spin+park", peer, free, true),
-        entry::<BoxedLoop<TokioUnbounded<false>>>("tokio mpsc", peer, free, false),
-        entry::<BoxedLoop<TokioBounded<false>>>("tokio mpsc bounded", peer, bound, true),
-        entry::<CurrentThread<false>>("tokio current_thread", peer, free, false),
-        entry::<CurrentThread<true>>("tokio current_thread+io", peer, free, false),
-        entry::<MultiThread<false>>("tokio multi_thread(1)", peer, free, false),
-        entry::<MultiThread<true>>("tokio multi_thread(1)+io", peer, free, false),
-        entry::<AsyncExecutor>("async-executor", peer, free, false),
+        entry::<BoxedLoop<Crossbeam>>("crossbeam-channel", peer, free),
+        entry::<BoxedLoop<Kanal>>("kanal", peer, free),
+        entry::<BoxedLoop<Kanal>>("kanal bounded", peer, bound),
+        entry::<BoxedLoop<Segments<false>>>("segqueue+park", peer, free),
+        entry::<BoxedLoop<Segments<true>>>("segqueue+spin+park", peer, free),
+        entry::<BoxedLoop<TokioBounded>>("tokio mpsc bounded", peer, bound),
     ]);
     lineup
 }
 
 /// Creates a contestant: it starts two loops, runs the hops and stops the loops.
-pub(crate) fn entry<L: LoopContestant>(name: &str, role: Role, limit: Limit, quick: bool) -> Entry {
+pub(crate) fn entry<L: LoopContestant>(name: &str, role: Role, limit: Limit) -> Entry {
     let contestant = name.to_owned();
     let run = move |hops| play::<L>(&contestant, limit, hops);
-    Entry::new(name, role, run).quick(quick)
+    Entry::new(name, role, run)
 }
 
 /// The two loops of a run.
@@ -266,9 +248,8 @@ mod tests {
 
     #[test]
     fn what_the_child_prints_the_parent_reads() {
-        let text = "out\tslow one\nothers\t0.5\npeer\ta b\t700.5\t1400\nours\tx\t200\t\npeer\ta b\t710.5\t1500\n";
+        let text = "others\t0.5\npeer\ta b\t700.5\t1400\nours\tx\t200\t\npeer\ta b\t710.5\t1500\n";
         let table = collect(Case::Free.heading(), text).expect("these lines are samples");
-        assert_eq!(table.left_out, ["slow one"]);
         assert_eq!(table.others, Some(0.5));
         assert_eq!(table.rows.len(), 2);
         assert_eq!(table.rows[0].samples[1].side, Some(1500.0));

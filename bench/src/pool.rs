@@ -2,17 +2,14 @@
 //! time and with 64 in flight. The caller blocks, like a program that calls blocking code from
 //! plain threads.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Completion;
 
 use crate::contest::{PoolContestant, observe};
-use crate::machine::cpu_time;
-use crate::peers::pools::{RayonInstall, RayonSpawn, Rusty, SpawnBlocking, StdChannel, Threadpool};
+use crate::peers::pools::{RayonInstall, RayonSpawn, SpawnBlocking};
 use crate::report::{Better, Heading, Ratio, Role, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
@@ -49,84 +46,10 @@ impl PoolContestant for Tidegate {
         pending.wait().expect("a job returns a result")
     }
 
-    fn wakeups(&self) -> Option<u64> {
-        Some(self.0.metrics().wakeups)
-    }
-
     fn stop(self) {
         let stopped = self.0.shutdown(Duration::from_secs(10));
         stopped.wait().expect("every job has run");
     }
-}
-
-/// The cost of a contestant's jobs in CPU time and wake-ups, over all its rounds.
-#[derive(Default)]
-struct Cost {
-    jobs: u64,
-    cpu: Duration,
-    wakeups: Option<u64>,
-}
-
-/// The costs of a table's rows, by name.
-type Costs = Rc<RefCell<Vec<(String, Cost)>>>;
-
-/// Measures the cost of the jobs until `end` is called.
-struct Meter {
-    cpu: Duration,
-    wakeups: Option<u64>,
-}
-
-impl Meter {
-    fn start<P: PoolContestant>(pool: &P) -> Self {
-        Self {
-            wakeups: pool.wakeups(),
-            cpu: cpu_time(),
-        }
-    }
-
-    fn end<P: PoolContestant>(self, pool: &P, jobs: u64, costs: &Costs, name: &str) {
-        let cpu = cpu_time().saturating_sub(self.cpu);
-        let mut costs = costs.borrow_mut();
-        let at = costs.iter().position(|row| row.0 == name);
-        let at = at.unwrap_or_else(|| {
-            costs.push((name.to_owned(), Cost::default()));
-            costs.len() - 1
-        });
-        let cost = &mut costs[at].1;
-        cost.jobs += jobs;
-        cost.cpu += cpu;
-        if let (Some(before), Some(now)) = (self.wakeups, pool.wakeups()) {
-            *cost.wakeups.get_or_insert(0) += now - before;
-        }
-    }
-}
-
-/// Runs a table and prints the costs of its rows.
-fn race(
-    heading: Heading,
-    work: Work,
-    lineup: Vec<Entry>,
-    costs: &Costs,
-    settings: &Settings,
-) -> Table {
-    let title = heading.title.clone();
-    let table = rounds::race(heading, work, lineup, settings);
-    if !table.rows.is_empty() {
-        println!("{title}");
-    }
-    for (name, cost) in costs.borrow().iter() {
-        let per = |figure: f64| figure / cost.jobs.max(1) as f64;
-        let wakeups = match cost.wakeups {
-            Some(wakeups) => format!(", {:.4} wakeups", per(wakeups as f64)),
-            None => String::new(),
-        };
-        println!(
-            "    {name:30} {:.0} CPU ns{wakeups} a job",
-            per(cost.cpu.as_nanos() as f64)
-        );
-    }
-    println!();
-    table
 }
 
 /// Runs the suite.
@@ -135,16 +58,12 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
 }
 
 fn run_round_trip(settings: &Settings) -> Table {
-    let costs = Costs::default();
     let lineup = vec![
-        round_trip::<Tidegate>(&costs, "tidegate", Role::Ours, true),
-        round_trip::<RayonInstall>(&costs, "rayon install", RAYON, true),
-        round_trip::<RayonSpawn>(&costs, "rayon spawn+oneshot", RAYON, true),
-        round_trip::<SpawnBlocking<false>>(&costs, "tokio spawn_blocking", BLOCKING, true),
-        round_trip::<SpawnBlocking<true>>(&costs, "tokio spawn_blocking, futures", BLOCKING, true),
-        round_trip::<Threadpool>(&costs, "threadpool", Role::Peer, false),
-        round_trip::<Rusty>(&costs, "rusty_pool", Role::Peer, false),
-        round_trip::<StdChannel>(&costs, "std channel+threads", Role::Peer, false),
+        round_trip::<Tidegate>("tidegate", Role::Ours),
+        round_trip::<RayonInstall>("rayon install", RAYON),
+        round_trip::<RayonSpawn>("rayon spawn+oneshot", RAYON),
+        round_trip::<SpawnBlocking<false>>("tokio spawn_blocking", BLOCKING),
+        round_trip::<SpawnBlocking<true>>("tokio spawn_blocking, futures", BLOCKING),
     ];
     let heading = Heading {
         title: "pool, one job at a time: submit, run, result, p50".to_owned(),
@@ -154,26 +73,21 @@ fn run_round_trip(settings: &Settings) -> Table {
         ratios: vec![
             Ratio::new("pool_roundtrip_over_spawn_blocking", BLOCKING),
             Ratio::new("pool_roundtrip_over_rayon", RAYON),
-            Ratio::new("pool_roundtrip_over_others", Role::Peer),
         ],
     };
     let work = Work {
         first: 500,
         most: 100_000,
     };
-    race(heading, work, lineup, &costs, settings)
+    rounds::race(heading, work, lineup, settings)
 }
 
 fn run_throughput(settings: &Settings) -> Table {
-    let costs = Costs::default();
     let lineup = vec![
-        throughput::<Tidegate>(&costs, "tidegate", Role::Ours, true),
-        throughput::<RayonSpawn>(&costs, "rayon spawn+oneshot", RAYON, true),
-        throughput::<SpawnBlocking<false>>(&costs, "tokio spawn_blocking", BLOCKING, true),
-        throughput::<SpawnBlocking<true>>(&costs, "tokio spawn_blocking, futures", BLOCKING, true),
-        throughput::<Threadpool>(&costs, "threadpool", Role::Peer, false),
-        throughput::<Rusty>(&costs, "rusty_pool", Role::Peer, false),
-        throughput::<StdChannel>(&costs, "std channel+threads", Role::Peer, false),
+        throughput::<Tidegate>("tidegate", Role::Ours),
+        throughput::<RayonSpawn>("rayon spawn+oneshot", RAYON),
+        throughput::<SpawnBlocking<false>>("tokio spawn_blocking", BLOCKING),
+        throughput::<SpawnBlocking<true>>("tokio spawn_blocking, futures", BLOCKING),
     ];
     let heading = Heading {
         title: format!("pool, {IN_FLIGHT} jobs in flight"),
@@ -183,21 +97,18 @@ fn run_throughput(settings: &Settings) -> Table {
         ratios: vec![
             Ratio::new("pool_throughput_over_spawn_blocking", BLOCKING),
             Ratio::new("pool_throughput_over_rayon", RAYON),
-            Ratio::new("pool_throughput_over_others", Role::Peer),
         ],
     };
     let work = Work {
         first: 1_000,
         most: 10_000_000,
     };
-    race(heading, work, lineup, &costs, settings)
+    rounds::race(heading, work, lineup, settings)
 }
 
-fn round_trip<P: PoolContestant>(costs: &Costs, name: &str, role: Role, quick: bool) -> Entry {
-    let (costs, label) = (Rc::clone(costs), name.to_owned());
+fn round_trip<P: PoolContestant>(name: &str, role: Role) -> Entry {
     let run = move |count| {
         let pool = warm::<P>();
-        let meter = Meter::start(&pool);
         let mut delays = Vec::with_capacity(count as usize);
         let began = Instant::now();
         let mut last = began;
@@ -208,18 +119,15 @@ fn round_trip<P: PoolContestant>(costs: &Costs, name: &str, role: Role, quick: b
             last = now;
         }
         let elapsed = began.elapsed();
-        meter.end(&pool, count, &costs, &label);
         pool.stop();
         Outcome::delays(elapsed, delays)
     };
-    Entry::new(name, role, run).quick(quick)
+    Entry::new(name, role, run)
 }
 
-fn throughput<P: PoolContestant>(costs: &Costs, name: &str, role: Role, quick: bool) -> Entry {
-    let (costs, label) = (Rc::clone(costs), name.to_owned());
+fn throughput<P: PoolContestant>(name: &str, role: Role) -> Entry {
     let run = move |count| {
         let pool = warm::<P>();
-        let meter = Meter::start(&pool);
         let mut flying = VecDeque::with_capacity(IN_FLIGHT);
         let began = Instant::now();
         for value in 0..count {
@@ -234,11 +142,10 @@ fn throughput<P: PoolContestant>(costs: &Costs, name: &str, role: Role, quick: b
             observe(pool.wait(pending));
         }
         let elapsed = began.elapsed();
-        meter.end(&pool, count, &costs, &label);
         pool.stop();
         Outcome::millions(elapsed, count)
     };
-    Entry::new(name, role, run).quick(quick)
+    Entry::new(name, role, run)
 }
 
 /// Starts a pool and waits until all its threads are running.

@@ -24,7 +24,7 @@ const FEWEST_QUICK: usize = 5;
 /// The options from the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// Run only what the RATIO lines need.
+    /// Measure fewer rounds.
     pub(crate) quick: bool,
     /// The number of measured rounds.
     pub(crate) rounds: Option<usize>,
@@ -34,10 +34,6 @@ pub(crate) struct Settings {
     pub(crate) only: Vec<String>,
     /// Parts of the titles of the tables to run; empty means all.
     pub(crate) tables: Vec<String>,
-    /// The contestant that replaces ours.
-    pub(crate) as_ours: Option<String>,
-    /// The output file for a suite's plot.
-    pub(crate) plot: Option<String>,
 }
 
 impl Settings {
@@ -62,14 +58,6 @@ impl Settings {
     pub(crate) fn wants_table(&self, title: &str) -> bool {
         let fits = |parts: &String| parts.split('+').all(|part| title.contains(part));
         self.tables.is_empty() || self.tables.iter().any(fits)
-    }
-
-    fn role(&self, entry: &Entry) -> Role {
-        match &self.as_ours {
-            Some(name) if *name == entry.name => Role::Ours,
-            Some(_) if entry.role == Role::Ours => Role::Floor,
-            _ => entry.role,
-        }
     }
 }
 
@@ -141,26 +129,18 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     /// The role of the contestant.
     pub(crate) role: Role,
-    /// `true` if `--quick` runs it.
-    pub(crate) quick: bool,
     /// Runs the contestant once with that much work. Starting and stopping it is not timed.
     pub(crate) run: Box<dyn FnMut(u64) -> Outcome>,
 }
 
 impl Entry {
-    /// Creates a contestant that `--quick` runs too.
+    /// Creates a contestant.
     pub(crate) fn new(name: &str, role: Role, run: impl FnMut(u64) -> Outcome + 'static) -> Self {
         Self {
             name: name.to_owned(),
             role,
-            quick: true,
             run: Box::new(run),
         }
-    }
-
-    /// Sets whether `--quick` runs the contestant.
-    pub(crate) fn quick(self, quick: bool) -> Self {
-        Self { quick, ..self }
     }
 }
 
@@ -170,16 +150,13 @@ pub(crate) fn race(heading: Heading, work: Work, lineup: Vec<Entry>, settings: &
         return Table {
             heading,
             rows: Vec::new(),
-            left_out: Vec::new(),
             others: None,
         };
     }
     let wanted = lineup
         .into_iter()
         .filter(|entry| settings.wants(&entry.name));
-    let (mut lineup, out): (Vec<Entry>, Vec<Entry>) =
-        wanted.partition(|entry| !settings.quick || entry.quick);
-    let left_out = out.into_iter().map(|entry| entry.name).collect();
+    let mut lineup: Vec<Entry> = wanted.collect();
     eprintln!("  {}", heading.title);
     let amounts: Vec<u64> = lineup
         .iter_mut()
@@ -187,7 +164,7 @@ pub(crate) fn race(heading: Heading, work: Work, lineup: Vec<Entry>, settings: &
         .collect();
     let row = |entry: &Entry| Row {
         name: entry.name.clone(),
-        role: settings.role(entry),
+        role: entry.role,
         samples: Vec::new(),
     };
     let mut rows: Vec<Row> = lineup.iter().map(row).collect();
@@ -205,7 +182,6 @@ pub(crate) fn race(heading: Heading, work: Work, lineup: Vec<Entry>, settings: &
     Table {
         heading,
         rows,
-        left_out,
         others: watch.others(),
     }
 }
@@ -266,7 +242,7 @@ mod tests {
             let elapsed = Duration::from_nanos(ns_each * amount);
             Outcome::nanos_each(elapsed, amount)
         };
-        Entry::new(name, Role::Peer, run).quick(name != "slow")
+        Entry::new(name, Role::Peer, run)
     }
 
     fn heading() -> Heading {
@@ -360,23 +336,6 @@ mod tests {
         assert!(settings.wants_table("depth 1, 2 µs") && settings.wants_table("folklore"));
         assert!(!settings.wants_table("depth 1, 3 µs"));
         assert!(Settings::default().wants_table("any"));
-    }
-
-    #[test]
-    fn quick_leaves_out_and_reports_it() {
-        let log = Rc::default();
-        let lineup = vec![entry("fast", 10, &log), entry("slow", 1000, &log)];
-        let settings = Settings {
-            quick: true,
-            rounds: Some(1),
-            as_ours: Some("fast".to_owned()),
-            ..Settings::default()
-        };
-        let table = race(heading(), WORK, lineup, &settings);
-        assert_eq!(table.left_out, ["slow"]);
-        assert_eq!(table.rows.len(), 1);
-        assert_eq!(table.rows[0].role, Role::Ours);
-        assert_eq!(table.rows[0].samples.len(), FEWEST_QUICK);
     }
 
     #[test]

@@ -14,8 +14,7 @@
 //! ```
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -23,7 +22,7 @@ use tidegate_http::HttpServer;
 use tidegate_loop::Roaming;
 use tidegate_net::NetGroup;
 
-use crate::child::{self, ChildProcess};
+use crate::child::ChildProcess;
 use crate::machine::{count_in, count_out, cpu_time};
 
 /// The number of descriptors that a process of this program may need.
@@ -124,20 +123,7 @@ pub(crate) struct ServerProcess {
 
 impl ServerProcess {
     pub(crate) fn start(name: &str) -> Result<Self, String> {
-        Self::connect(ChildProcess::start(&["--serve", name])?)
-    }
-
-    /// Starts a server whose system calls are counted by `strace`, which writes its table into
-    /// `summary` at the end.
-    pub(crate) fn start_traced(name: &str, summary: &Path) -> Result<Self, String> {
-        let mut strace = Command::new("strace");
-        strace.args(["-f", "-c", "-o"]).arg(summary);
-        strace.arg(child::command()?.get_program());
-        strace.args(["--serve", name]);
-        Self::connect(ChildProcess::spawn(&mut strace)?)
-    }
-
-    fn connect(mut child: ChildProcess) -> Result<Self, String> {
+        let mut child = ChildProcess::start(&["--serve", name])?;
         let address = child.read_line()?;
         let address = address
             .parse()
@@ -159,11 +145,6 @@ impl ServerProcess {
     /// Drains the server, and returns how long that took.
     pub(crate) fn drain(&mut self) -> Result<Duration, String> {
         self.ask("drain").map(Duration::from_nanos)
-    }
-
-    /// Ends the process and waits for its end.
-    pub(crate) fn finish(mut self) -> Result<(), String> {
-        self.child.finish()
     }
 
     fn ask(&mut self, what: &str) -> Result<u64, String> {

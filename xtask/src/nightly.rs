@@ -38,9 +38,7 @@ const PARTS: &[Part] = &[
             .and_then(|_| cost::http(root))
             .and_then(|_| cost::proxy(root))
     }),
-    ("proof", |root, _| {
-        benchmark(root, &["proof", "--plot", "target/proof.svg"])
-    }),
+    ("proof", |root, _| benchmark(root, &["proof"])),
     ("bench", |root, _| benchmark(root, &["all"])),
 ];
 

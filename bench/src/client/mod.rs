@@ -1,4 +1,4 @@
-//! Suite `client`: our HTTP client beside hyper's, reqwest, and a bare epoll loop with httparse;
+//! Suite `client`: our HTTP client beside hyper's, and a bare epoll loop with httparse;
 //! and what a gateway needs besides: admission, relays between neighbours, reuse of connections.
 //!
 //! In the comparison of clients, the raw server of suite `http` runs in a process on CPU 0, and each
@@ -74,8 +74,6 @@ fn race(layer: &str, ratios: &str, caller: &'static str, settings: &Settings) ->
         entry(&format!("ours, {layer}"), Role::Ours, caller),
         entry("hyper, pool of hyper-util, tokio", HYPER, "hyper"),
         entry("raw epoll, httparse", RAW, "raw"),
-        entry("reqwest, tokio", Role::Floor, "reqwest").quick(caller == "ours"),
-        entry("hyper without a pool, tokio", Role::Floor, "hyper-bare").quick(false),
     ];
     // Many short rounds, as in suite `http`: the speed of the machine changes within a second.
     let settings = Settings {

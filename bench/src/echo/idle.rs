@@ -129,7 +129,6 @@ pub(crate) fn run(settings: &Settings, race: &IdleRace) -> Option<Table> {
                 .collect(),
         },
         rows,
-        left_out: Vec::new(),
         others: None,
     })
 }

@@ -53,12 +53,7 @@ pub(crate) fn start_by_name(name: &str) -> Option<Running> {
 /// Runs the suite.
 pub(crate) fn run(settings: &Settings) -> Vec<Table> {
     let mut tables = Vec::new();
-    let counts: &[usize] = if settings.quick {
-        &[50, 1000]
-    } else {
-        &[1, 50, 1000]
-    };
-    for &connections in counts {
+    for connections in [50, 1000] {
         tables.push(against_peers(connections, settings));
     }
     tables.push(more_handlers(settings));
@@ -135,9 +130,8 @@ fn against_peers(connections: usize, settings: &Settings) -> Table {
             connections,
         ),
     ];
-    let lineup = lineup.into_iter().chain(others(connections));
     let settings = by_short_rounds(connections, settings);
-    rounds::race(heading, WORK, lineup.collect(), &settings)
+    rounds::race(heading, WORK, lineup, &settings)
 }
 
 /// Returns settings for comparing servers that differ by a few per cent. The machine's speed
@@ -155,17 +149,6 @@ fn by_short_rounds(connections: usize, settings: &Settings) -> Settings {
         span: Some(Duration::from_millis(span)),
         ..settings.clone()
     }
-}
-
-/// Returns the contestants without a target; `docs/metrics-cost.md` refers to them.
-fn others(connections: usize) -> impl Iterator<Item = Entry> {
-    let kinds = [
-        ("mio", Kind::Mio),
-        ("raw epoll, 8 receives first", Kind::RawByEights),
-        ("smol", Kind::Smol),
-    ];
-    let slow = move |(name, kind)| entry(name, Role::Floor, kind, connections).quick(false);
-    kinds.into_iter().map(slow)
 }
 
 /// The cost of handlers that only pass messages on.

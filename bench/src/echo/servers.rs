@@ -35,8 +35,6 @@ pub(super) enum Kind {
     RoamingBlockers,
     /// `epoll_wait`, `recv`, `send`, and nothing else.
     RawEpoll,
-    /// The same, with eight calls of `recv` before the first `send`.
-    RawByEights,
     /// The same over mio.
     Mio,
     /// A task for each connection, with a buffer.
@@ -70,7 +68,6 @@ pub(super) fn start(kind: Kind) -> Running {
 fn serve(kind: Kind, listener: TcpListener) {
     match kind {
         Kind::RawEpoll => raw_epoll(&listener),
-        Kind::RawByEights => raw_by_eights(&listener),
         Kind::Mio => over_mio(listener),
         Kind::TokioCurrent => over_tokio(listener),
         Kind::TokioBare => over_bare_tokio(listener),
@@ -187,36 +184,6 @@ pub(crate) fn raw_epoll(listener: &TcpListener) {
             }
             if let Some(count @ 1..) = raw.receive(at as usize, &mut buffer) {
                 raw.send(at as usize, &buffer[..count]);
-            }
-        }
-    }
-}
-
-/// A lower floor: eight receives in a row keep the kernel's receive path in the cache.
-fn raw_by_eights(listener: &TcpListener) {
-    let mut raw = RawEpoll::new(listener);
-    let mut events = Vec::with_capacity(1024);
-    let mut buffers = [[0; BUFFER]; 8];
-    loop {
-        if !raw.wait(&mut events) {
-            continue;
-        }
-        for group in events.chunks(8) {
-            let mut counts = [0; 8];
-            for (place, event) in group.iter().enumerate() {
-                let at = event.data.u64();
-                if at == LISTENER {
-                    raw.accept();
-                } else {
-                    let count = raw.receive(at as usize, &mut buffers[place]);
-                    counts[place] = count.unwrap_or(0);
-                }
-            }
-            for (place, event) in group.iter().enumerate() {
-                if counts[place] > 0 {
-                    let bytes = &buffers[place][..counts[place]];
-                    raw.send(event.data.u64() as usize, bytes);
-                }
             }
         }
     }

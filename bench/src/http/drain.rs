@@ -71,7 +71,6 @@ fn one(settings: &Settings, loops: &str, server: &str, ratio: &'static str) -> O
             row("ours", Role::Ours, samples),
             row("the limit", Role::Peer, limit),
         ],
-        left_out: Vec::new(),
         others: None,
     })
 }

@@ -1,21 +1,17 @@
-//! Suite `http`: our HTTP server beside a bare epoll loop with httparse, may_minihttp, hyper, axum
-//! and actix-web.
+//! Suite `http`: our HTTP server beside a bare epoll loop with httparse, may_minihttp and hyper.
 //!
 //! Each server runs in a process of its own on CPU 0, the load generator in this process on CPU 1.
 //! The load is a closed loop: each connection waits for its responses before it sends the next
 //! requests. Before the clock of a run starts, each connection has exchanged some messages, so that
 //! neither its opening nor cold caches after the run of another server are in the figures. A run gives
 //! two tables: the server's CPU time per request with the requests of a run, and requests per second
-//! with the 99th percentile of the waits. In the pipelined case a wait is that of 16 requests. Without
-//! `--quick`, a third table has the system calls per request, which `strace` counts in runs of their
-//! own; under it a server is slower and finds larger batches.
+//! with the 99th percentile of the waits. In the pipelined case a wait is that of 16 requests.
 //!
 //! A ratio with `cpu` in its name compares CPU time, one with `memory` memory, the others compare
 //! requests per second. `http_cpu_over_*` is the lower one of 64 and 512 connections.
 //! `http_drain_over_limit` compares the time of a drain of 10,000 idle connections with 100 ms, on one
 //! loop; `http_drain_all_cpus_over_limit` does so on a loop for each CPU.
 
-mod calls;
 mod drain;
 mod servers;
 
@@ -24,7 +20,6 @@ use std::net::TcpStream;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub(crate) use self::calls::total as total_calls;
 pub(crate) use self::servers::{Replies, serve_raw};
 use crate::echo::idle::{self, Exchange, IdleRace};
 use crate::exchange::exchange;
@@ -112,27 +107,18 @@ struct Contestant {
     /// Its name on the command line.
     server: &'static str,
     role: Role,
-    quick: bool,
 }
 
 const fn contestant(name: &'static str, server: &'static str, role: Role) -> Contestant {
-    let quick = !matches!(role, Role::Floor);
-    Contestant {
-        name,
-        server,
-        role,
-        quick,
-    }
+    Contestant { name, server, role }
 }
 
-/// The servers; those without a ratio are left out by `--quick`.
-const SERVERS: [Contestant; 6] = [
+/// The servers. Each ratio needs the first of them, and those that it compares with it.
+const SERVERS: [Contestant; 4] = [
     contestant("ours", "http-ours", Role::Ours),
+    contestant("hyper, tokio current_thread", "http-hyper", HYPER),
     contestant("raw epoll, httparse", "http-raw", RAW),
     contestant("may_minihttp", "http-may", MAY),
-    contestant("hyper, tokio current_thread", "http-hyper", HYPER),
-    contestant("axum, tokio current_thread", "http-axum", Role::Floor),
-    contestant("actix-web, 1 worker", "http-actix", Role::Floor),
 ];
 
 /// Starts the server with this name on the command line.
@@ -154,17 +140,16 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
     ] {
         add_lower(&mut tables, Ratio::new(name, against));
     }
-    let mut pipelined = race(&PIPELINED, only_with([HYPER, RAW], SERVERS), settings);
+    let mut pipelined = race(&PIPELINED, SERVERS.into_iter().take(3), settings);
     add(&mut pipelined, CPU, "http_pipelined_cpu_over_hyper", HYPER);
     add(&mut pipelined, SPEED, "http_pipelined_over_hyper", HYPER);
     add(&mut pipelined, SPEED, "http_pipelined_over_raw", RAW);
     tables.extend(pipelined);
-    let mut short = race(&SHORT, only_with([HYPER], SERVERS), settings);
+    let mut short = race(&SHORT, SERVERS.into_iter().take(2), settings);
     add(&mut short, CPU, "http_short_cpu_over_hyper", HYPER);
     add(&mut short, SPEED, "http_short_over_hyper", HYPER);
     tables.extend(short);
-    let streaming = SERVERS.into_iter().filter(|server| server.role != MAY);
-    let mut streamed = race(&STREAMED, only_with([HYPER], streaming), settings);
+    let mut streamed = race(&STREAMED, SERVERS.into_iter().take(2), settings);
     add(&mut streamed, CPU, "http_stream_cpu_over_hyper", HYPER);
     add(&mut streamed, SPEED, "http_stream_over_hyper", HYPER);
     tables.extend(streamed);
@@ -177,25 +162,14 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
     );
     add(&mut roaming, SPEED, "http_roaming_over_pinned", Role::Peer);
     tables.extend(roaming);
-    tables.extend(idle::run(
-        settings,
-        if settings.quick { &QUICK_IDLE } else { &IDLE },
-    ));
+    tables.extend(idle::run(settings, &IDLE));
     tables.extend(drain::run(settings));
-    if !settings.quick {
-        tables.extend([FEW, PIPELINED].map(|case| calls::count(&case, &SERVERS, settings)));
-    }
     tables
 }
 
-/// Our server on a roaming loop, where its service may block, and where it states that it does not.
-const ROAMERS: [Contestant; 3] = [
+/// Our server on a roaming loop, where its service may block.
+const ROAMERS: [Contestant; 2] = [
     contestant("ours, roaming", "http-ours-roaming", Role::Ours),
-    contestant(
-        "ours, roaming, non_blocking()",
-        "http-ours-roaming-non-blocking",
-        Role::Floor,
-    ),
     contestant("ours, pinned", "http-ours", Role::Peer),
 ];
 
@@ -205,35 +179,14 @@ const IDLE: IdleRace = IdleRace {
     servers: &[
         ("ours", "http-ours", Role::Ours),
         ("hyper, tokio current_thread", "http-hyper", HYPER),
-        ("raw epoll, httparse", "http-raw", RAW),
-        ("may_minihttp", "http-may", MAY),
-        ("axum, tokio current_thread", "http-axum", Role::Floor),
-        ("actix-web, 1 worker", "http-actix", Role::Floor),
     ],
     ratios: &[("http_idle_memory_over_hyper", HYPER)],
     connections: (10_000, 10_000),
     exchange: Exchange::Http,
 };
-/// The same with the servers that the ratio needs.
-const QUICK_IDLE: IdleRace = IdleRace {
-    servers: IDLE.servers.split_at(2).0,
-    ..IDLE
-};
-
 /// The places of the two tables of a case.
 const CPU: usize = 0;
 const SPEED: usize = 1;
-
-/// Makes `--quick` leave out the servers that have none of these roles and are not ours.
-fn only_with<const N: usize>(
-    roles: [Role; N],
-    servers: impl IntoIterator<Item = Contestant>,
-) -> impl IntoIterator<Item = Contestant> {
-    servers.into_iter().map(move |server| Contestant {
-        quick: server.role == Role::Ours || roles.contains(&server.role),
-        ..server
-    })
-}
 
 /// Adds a ratio to one of the two tables of a case.
 fn add(tables: &mut [Table; 2], place: usize, name: &str, against: Role) {
@@ -329,7 +282,6 @@ fn speed_table(
             ratios: Vec::new(),
         },
         rows: cpu.rows.iter().map(row).collect(),
-        left_out: Vec::new(),
         others: cpu.others,
     }
 }
@@ -363,7 +315,7 @@ fn entry(case: Case, contestant: Contestant, runs: Rc<RefCell<Vec<Measured>>>) -
             },
         }
     };
-    Entry::new(contestant.name, contestant.role, run).quick(contestant.quick)
+    Entry::new(contestant.name, contestant.role, run)
 }
 
 impl Case {
@@ -396,7 +348,6 @@ mod tests {
                 ratios: Vec::new(),
             },
             rows: vec![row(Role::Ours, ours), row(HYPER, hyper)],
-            left_out: Vec::new(),
             others: None,
         }
     }
@@ -412,12 +363,5 @@ mod tests {
         add_lower(&mut tables, Ratio::new("x", HYPER));
         let lines: Vec<String> = tables.iter().flat_map(Table::ratio_lines).collect();
         assert_eq!(lines, ["RATIO x 1.300 1.300 1.300"]);
-    }
-
-    #[test]
-    fn quick_runs_ours_and_the_peers_of_the_ratios() {
-        let servers = only_with([HYPER], SERVERS).into_iter();
-        let quick: Vec<&str> = servers.filter(|s| s.quick).map(|s| s.server).collect();
-        assert_eq!(quick, ["http-ours", "http-hyper"]);
     }
 }

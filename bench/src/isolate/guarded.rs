@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_isolate::{AdaptiveLimit, Command, Isolation, Permits};
+use tidegate_isolate::{Command, Isolation, Permits};
 
 use super::peers::{Resilient, Stack, call, plain_bulkhead};
 use super::{
@@ -67,28 +67,15 @@ pub(super) fn full(isolation: &Isolation) -> Command<u64, Failure> {
         .expect("the settings agree with each other")
 }
 
-fn adaptive(isolation: &Isolation) -> Command<u64, Failure> {
-    Command::builder("adaptive")
-        .group("bench")
-        .adaptive(AdaptiveLimit::gradient2())
-        .timeout(TIMEOUT)
-        .build(isolation)
-        .expect("the settings agree with each other")
-}
-
 fn guarded(settings: &Settings) -> Table {
     let isolation = isolation();
-    let (all, adaptive) = (full(&isolation), adaptive(&isolation));
+    let all = full(&isolation);
     let stack = Stack::new();
     let resilient = Resilient::new();
     let lineup = vec![
         each("tidegate command, all of it", Role::Ours, move |n| {
             seen(all.run(move |_| work(n)));
         }),
-        each("tidegate command, adaptive limit", Role::Floor, move |n| {
-            seen(adaptive.run(move |_| work(n)));
-        })
-        .quick(false),
         in_runtime("tower Timeout+ConcurrencyLimit+failsafe", move |count| {
             stack.calls(count)
         }),
@@ -104,7 +91,7 @@ fn guarded(settings: &Settings) -> Table {
 
 fn guarded_by_two(settings: &Settings) -> Table {
     let isolation = isolation();
-    let (all, adaptive) = (full(&isolation), adaptive(&isolation));
+    let all = full(&isolation);
     let stack = Arc::new(Stack::new());
     let resilient = Arc::new(Resilient::new());
     let lineup = vec![
@@ -113,16 +100,6 @@ fn guarded_by_two(settings: &Settings) -> Table {
                 seen(all.run(move |_| work(n)));
             }
         }),
-        by_two(
-            "tidegate command, adaptive limit",
-            Role::Floor,
-            move |count| {
-                for n in 0..count {
-                    seen(adaptive.run(move |_| work(n)));
-                }
-            },
-        )
-        .quick(false),
         by_two(
             "tower Timeout+ConcurrencyLimit+failsafe",
             Role::Peer,

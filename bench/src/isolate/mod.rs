@@ -17,7 +17,6 @@ mod guarded;
 mod peers;
 mod refusals;
 mod threads;
-mod timeouts;
 
 pub(crate) use self::admission::run as admission;
 
@@ -41,9 +40,6 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
     let mut tables = guarded::run(settings);
     tables.extend(refusals::run(settings));
     tables.extend(threads::run(settings));
-    if !settings.quick {
-        tables.push(timeouts::run(settings));
-    }
     tables
 }
 

@@ -42,11 +42,6 @@ fn rejection(settings: &Settings) -> Table {
         mode: BreakerMode::Disabled,
         ..BreakerConfig::default()
     };
-    // This many rejections would open the breaker, and this would measure a short circuit.
-    let closed = BreakerConfig {
-        mode: BreakerMode::ForcedClosed,
-        ..BreakerConfig::default()
-    };
     let mut shed = shed();
     let mut shed_bulkhead = shed_bulkhead();
     let mut bulkhead = full_bulkhead();
@@ -56,12 +51,6 @@ fn rejection(settings: &Settings) -> Table {
             Role::Ours,
             busy(&isolation, "busy", no_breaker),
         ),
-        each(
-            "tidegate command, and a breaker that counts it",
-            Role::Floor,
-            busy(&isolation, "heard", closed),
-        )
-        .quick(false),
         each("tower LoadShed+ConcurrencyLimit", Role::Peer, move |n| {
             seen(call(&mut shed, n));
         }),

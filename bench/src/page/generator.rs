@@ -23,10 +23,6 @@ pub(super) struct Shape {
 pub(super) struct Found {
     pub(super) requests: f64,
     pub(super) per_second: f64,
-    pub(super) p50_ms: f64,
-    pub(super) p99_ms: f64,
-    /// From sending to the response, without a correction; wrk does not print it.
-    pub(super) raw_p99_ms: Option<f64>,
 }
 
 /// A load generator.
@@ -90,7 +86,7 @@ impl Generator {
             }
             (Self::Wrk, None) => {
                 let mut command = Command::new("wrk");
-                command.args(["-t1", "--latency"]);
+                command.arg("-t1");
                 command.arg(format!("-c{connections}"));
                 command.arg(format!("-d{seconds}s")).arg(url);
                 Ok(command)
@@ -144,47 +140,30 @@ impl Running {
 
 /// Reads the JSON of ours.
 fn ours(text: &str) -> Option<Found> {
-    let number = |from: &str, name: &str| {
-        let (_, rest) = text.split_once(from)?;
-        let (_, rest) = rest.split_once(&format!("\"{name}\":"))?;
+    let number = |name: &str| {
+        let (_, rest) = text.split_once(&format!("\"{name}\":"))?;
         rest.split([',', '}']).next()?.parse().ok()
     };
     Some(Found {
-        requests: number("{", "requests")?,
-        per_second: number("{", "requests_per_second")?,
-        p50_ms: number("\"response_ms\":", "p50")?,
-        p99_ms: number("\"response_ms\":", "p99")?,
-        raw_p99_ms: number("\"service_ms\":", "p99"),
+        requests: number("requests")?,
+        per_second: number("requests_per_second")?,
     })
 }
 
 /// Reads the summary of wrk.
 fn wrk(text: &str) -> Option<Found> {
-    let after = |start: &str| {
-        let mut lines = text.lines().map(str::trim);
-        lines.find_map(|line| line.strip_prefix(start).map(str::trim))
+    let rate = |line: &str| {
+        line.trim()
+            .strip_prefix("Requests/sec:")?
+            .trim()
+            .parse()
+            .ok()
     };
     let requests = text.lines().find(|line| line.contains(" requests in "))?;
     Some(Found {
         requests: requests.split_whitespace().next()?.parse().ok()?,
-        per_second: after("Requests/sec:")?.parse().ok()?,
-        p50_ms: millis(after("50%")?)?,
-        p99_ms: millis(after("99%")?)?,
-        raw_p99_ms: None,
+        per_second: text.lines().find_map(rate)?,
     })
-}
-
-/// Reads a time of wrk in milliseconds.
-fn millis(text: &str) -> Option<f64> {
-    let end = text.find(char::is_alphabetic)?;
-    let number: f64 = text[..end].parse().ok()?;
-    match &text[end..] {
-        "us" => Some(number / 1e3),
-        "ms" => Some(number),
-        "s" => Some(number * 1e3),
-        "m" => Some(number * 60e3),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -201,28 +180,11 @@ mod tests {
             99%    2.10ms\n  104300 requests in 2.00s, 14.00MB read\nRequests/sec:  52123.40\n";
         let found = wrk(text).unwrap();
         assert_eq!((found.requests, found.per_second), (104_300.0, 52_123.4));
-        assert_eq!((found.p50_ms, found.p99_ms), (0.95, 2.1));
         let text = "{\"version\":1,\"requests\":200,\"requests_per_second\":99.5,\"good\":1,\
             \"response_ms\":{\"count\":200,\"mean\":1.5,\"p50\":1.25,\"p99\":7},\
             \"service_ms\":{\"p50\":1,\"p99\":2}}\n";
         let found = ours(text).unwrap();
         assert_eq!((found.requests, found.per_second), (200.0, 99.5));
-        assert_eq!((found.p50_ms, found.p99_ms), (1.25, 7.0));
-        assert_eq!(found.raw_p99_ms, Some(2.0));
         assert_eq!((wrk(""), ours("")), (None, None));
-    }
-
-    #[test]
-    fn times_of_wrk_have_units() {
-        let times = ["12.50us", "3.00ms", "1.20s", "2.00m", "7", "x"].map(millis);
-        let expected = [
-            Some(0.0125),
-            Some(3.0),
-            Some(1200.0),
-            Some(120_000.0),
-            None,
-            None,
-        ];
-        assert_eq!(times, expected);
     }
 }

@@ -1,6 +1,5 @@
 //! The peers: libraries by others, each behind the traits of `contest.rs` in its best set-up.
 
-pub(crate) mod async_executor;
 pub(crate) mod channel;
 pub(crate) mod condvar;
 pub(crate) mod crossbeam;
@@ -9,4 +8,3 @@ pub(crate) mod oneshots;
 pub(crate) mod pools;
 pub(crate) mod std_mpsc;
 pub(crate) mod tokio_mpsc;
-pub(crate) mod tokio_spawn;

@@ -2,35 +2,39 @@
 //!
 //! Three runs: the healthy routes alone; all four with bulkheads, timeouts and breakers; all four
 //! without. Without them, requests to the upstream that hangs pile up until the gateway has no
-//! descriptors left, and then nobody can connect.
+//! descriptors left, and then no client can connect.
 //!
 //! Waits are compared over all seconds of two runs. If a hypervisor took CPU time away meanwhile, they
 //! are compared over the other seconds, provided that these are at least half of each run: a CPU that
 //! is away for 20 ms delays every request of that moment, and at 1 % of the time decides the p99.
 
-use super::open_loop::{self, Outcome, Result as Streamed, Stream};
-use super::plot::{self, Curve, Point};
+use tidegate_gateway::internal::Counts;
+
+use super::open_loop::{self, Outcome, Stream};
 use super::program::Program;
 use super::upstreams::{self, Kind};
 use super::{Finding, Findings, Proof};
-use crate::waits::Waits;
 
-/// The descriptors of the gateway.
-const DESCRIPTORS: u64 = 800;
+/// The descriptors of the gateway: enough for all clients, and not for as many upstream connections.
+const DESCRIPTORS: u64 = 1000;
 /// What healthy routes keep of their throughput, and by what factor their waits may grow.
 const KEPT: f64 = 0.95;
 const SLOWER: f64 = 2.0;
 
-const HEALTHY: [Stream; 2] = [stream("/a", 400.0), stream("/b", 400.0)];
+const HEALTHY: [Stream; 2] = [stream("/a", 400.0, 50), stream("/b", 400.0, 50)];
 const ALL: [Stream; 4] = [
     HEALTHY[0],
     HEALTHY[1],
-    stream("/hangs", 300.0),
-    stream("/half", 300.0),
+    stream("/hangs", 300.0, 600),
+    stream("/half", 300.0, 50),
 ];
 
-const fn stream(path: &'static str, rate: f64) -> Stream {
-    Stream { path, rate }
+const fn stream(path: &'static str, rate: f64, connections: usize) -> Stream {
+    Stream {
+        path,
+        rate,
+        connections,
+    }
 }
 
 /// What the healthy routes got in a run.
@@ -41,9 +45,9 @@ struct Got {
     p99: f64,
     /// The same over the undisturbed seconds.
     undisturbed_p99: f64,
-    /// The number of undisturbed seconds.
+    /// The number of undisturbed seconds, and of all.
     undisturbed: usize,
-    curve: Curve,
+    seconds: usize,
 }
 
 pub(super) fn run(proof: &Proof) -> Findings {
@@ -66,19 +70,13 @@ pub(super) fn run(proof: &Proof) -> Findings {
     };
     let measure = |name: &str, command: &str, streams: &[Stream]| {
         let gateway = Program::start(name, &sections(command), DESCRIPTORS)?;
-        let outcome = open_loop::run(gateway.address, streams, proof.time());
-        let outcome = outcome.map_err(|why| why.to_string())?;
-        report(name, streams, &outcome.results);
-        Ok::<Got, String>(got(name, &outcome))
+        let outcome = open_loop::run(gateway.address, streams, proof.time())?;
+        report(name, streams, &outcome);
+        Ok::<Got, String>(got(&outcome))
     };
     let alone = measure("alone", guarded, &HEALTHY)?;
     let with = measure("with bulkheads", guarded, &ALL)?;
     let without = measure("without bulkheads", bare, &ALL)?;
-    if let Some(path) = &proof.plot {
-        let curves = [&alone, &with, &without].map(|got| got.curve.clone());
-        let wrote = std::fs::write(path, plot::svg(&curves));
-        wrote.map_err(|why| format!("{path}: {why}"))?;
-    }
     let (kept, slower, line) = compare("with bulkheads", &with, &alone);
     let holds = Finding::new(kept >= KEPT && slower <= SLOWER, line);
     let (kept, slower, line) = compare("without bulkheads", &without, &alone);
@@ -95,7 +93,7 @@ fn compare(name: &str, got: &Got, alone: &Got) -> (f64, f64, String) {
         100.0 * kept,
         got.p99 / 1e6,
     );
-    let seconds = got.curve.points.len();
+    let seconds = got.seconds;
     let least = got.undisturbed.min(alone.undisturbed);
     if least == seconds || least * 2 < seconds {
         return (kept, slower, line);
@@ -111,80 +109,57 @@ fn compare(name: &str, got: &Got, alone: &Got) -> (f64, f64, String) {
 }
 
 /// Returns what the healthy routes got.
-fn got(name: &str, outcome: &Outcome) -> Got {
-    let healthy = &outcome.results[..HEALTHY.len()];
-    let seconds = outcome.undisturbed.len();
-    let of_second = |at: usize| {
-        let mut second = Waits::new();
-        healthy
-            .iter()
-            .for_each(|one| second.add_all(&one.seconds[at]));
-        second
-    };
+fn got(outcome: &Outcome) -> Got {
     let p99 = |wanted: &dyn Fn(usize) -> bool| {
-        let mut waits = Waits::new();
-        (0..seconds)
-            .filter(|at| wanted(*at))
-            .for_each(|at| waits.add_all(&of_second(at)));
-        waits.at(0.99)
-    };
-    let point = |at: usize| {
-        let second = of_second(at);
-        Point {
-            successes: second.len() as f64,
-            p99_ms: Some(second.at(0.99) / 1e6).filter(|wait| wait.is_finite()),
+        let mut all = Counts::new();
+        let seconds = outcome.seconds.iter().enumerate();
+        for (_, streams) in seconds.filter(|(at, _)| wanted(*at)) {
+            streams[..HEALTHY.len()].iter().for_each(|one| all.add(one));
         }
+        (all.response.value_at_percentile(99.0) as f64, all)
     };
-    let ok: u64 = healthy.iter().map(|one| one.ok).sum();
+    let seconds = outcome.seconds.len();
+    let (all_p99, all) = p99(&|_| true);
     Got {
-        rate: ok as f64 / seconds as f64,
-        p99: p99(&|_| true),
-        undisturbed_p99: p99(&|at| outcome.undisturbed[at]),
+        rate: (all.good + all.slow) as f64 / seconds as f64,
+        p99: all_p99,
+        undisturbed_p99: p99(&|at| outcome.undisturbed[at]).0,
         undisturbed: outcome.undisturbed.iter().filter(|one| **one).count(),
-        curve: Curve {
-            name: name.to_owned(),
-            points: (0..seconds).map(point).collect(),
-        },
+        seconds,
     }
 }
 
 /// Prints what became of the requests of a run.
-fn report(name: &str, streams: &[Stream], results: &[Streamed]) {
+fn report(name: &str, streams: &[Stream], outcome: &Outcome) {
     println!("isolation, {name}");
-    println!("  route         ok  refused   failed     lost   p50 ms   p99 ms");
-    for (stream, result) in streams.iter().zip(results) {
-        let waits = result.waits();
+    println!("  route         ok  refused   failed   p50 ms   p99 ms");
+    for (at, stream) in streams.iter().enumerate() {
+        let mut all = Counts::new();
+        outcome.seconds.iter().for_each(|one| all.add(&one[at]));
+        let millis = |percent| all.response.value_at_percentile(percent) as f64 / 1e6;
         println!(
-            "  {:7} {:>8} {:>8} {:>8} {:>8} {:>8.2} {:>8.2}",
+            "  {:7} {:>8} {:>8} {:>8} {:>8.2} {:>8.2}",
             stream.path,
-            result.ok,
-            result.refused,
-            result.failed,
-            result.lost,
-            waits.at(0.5) / 1e6,
-            waits.at(0.99) / 1e6,
+            all.good + all.slow,
+            all.refused,
+            all.failed(),
+            millis(50.0),
+            millis(99.0),
         );
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Curve, Got, Point, compare};
+    use super::{Got, compare};
 
     fn got(p99: f64, undisturbed_p99: f64, undisturbed: usize) -> Got {
-        let second = Point {
-            successes: 800.0,
-            p99_ms: None,
-        };
         Got {
             rate: 800.0,
             p99,
             undisturbed_p99,
             undisturbed,
-            curve: Curve {
-                name: String::new(),
-                points: vec![second; 10],
-            },
+            seconds: 10,
         }
     }
 

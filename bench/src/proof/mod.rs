@@ -13,13 +13,11 @@
 //! | `isolation` | one of four upstreams hangs, one fails half of the time |
 //! | `reload` | a new configuration every 200 ms |
 //! | `drain` | SIGTERM |
-//! | `plot` | what healthy routes got, over time |
 
 mod client;
 mod drain;
 mod isolation;
 mod open_loop;
-mod plot;
 mod program;
 mod reload;
 mod upstreams;
@@ -38,8 +36,6 @@ pub(crate) struct Proof {
     pub(crate) seconds: u64,
     /// Parts of the names of the runs; empty means all.
     pub(crate) only: Vec<String>,
-    /// The output file of the plot.
-    pub(crate) plot: Option<String>,
 }
 
 impl Proof {

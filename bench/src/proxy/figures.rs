@@ -8,7 +8,7 @@ pub(super) const CPU: usize = 0;
 pub(super) const SPEED: usize = 1;
 pub(super) const LATE: usize = 2;
 pub(super) const MEMORY: usize = 3;
-pub(super) const TABLES: usize = 6;
+pub(super) const TABLES: usize = 4;
 
 /// The result of a run.
 #[derive(Clone, Copy)]
@@ -22,8 +22,6 @@ pub(super) struct Measured {
     pub(super) memory: f64,
     /// The same, if what its processes share counts once.
     pub(super) once: f64,
-    /// Context switches per request.
-    pub(super) switches: f64,
 }
 
 /// What a table shows of the runs.
@@ -36,7 +34,7 @@ pub(super) struct Shown {
 }
 
 /// The tables after that of the CPU time, in the order of their places.
-pub(super) const SHOWN: [Shown; TABLES - 2] = [
+pub(super) const SHOWN: [Shown; TABLES - 1] = [
     Shown {
         title: "speed",
         unit: "requests/s",
@@ -57,13 +55,6 @@ pub(super) const SHOWN: [Shown; TABLES - 2] = [
         better: Better::Less,
         side: Some("shared once"),
         of: |run| (run.memory, Some(run.once)),
-    },
-    Shown {
-        title: "switches",
-        unit: "context switches/request",
-        better: Better::Less,
-        side: None,
-        of: |run| (run.switches, None),
     },
 ];
 
@@ -97,7 +88,6 @@ pub(super) fn table(
             ratios: Vec::new(),
         },
         rows: cpu.rows.iter().map(row).collect(),
-        left_out: Vec::new(),
         others: cpu.others,
     }
 }
@@ -126,7 +116,6 @@ pub(super) fn guard(cpu: &Table) -> Table {
             ..cpu.heading.clone()
         },
         rows: rows.collect(),
-        left_out: Vec::new(),
         others: cpu.others,
     }
 }
@@ -162,7 +151,6 @@ mod tests {
                 row(Proxy::Nginx, 20.0),
                 row(Proxy::Unguarded, 10.0),
             ],
-            left_out: Vec::new(),
             others: None,
         };
         let lines = guard(&cpu).ratio_lines();

@@ -4,14 +4,13 @@
 //! process on CPU 1. Connections are kept on both sides. The load is a closed loop. The route of the
 //! gateway has its command: permits, breaker, timeout, metrics.
 //!
-//! All tables of a case are from the same runs. CPU time, memory and context switches are those that
+//! All tables of a case are from the same runs. CPU time and memory are those that
 //! the kernel counts for all processes of a proxy: those of nginx are its master and its worker. Ours is
 //! the whole program. The resident memory is the sum over the processes; beside it, what they share counts
 //! once. A
 //! ratio with `cpu`, `p99` or `rss` in its name compares that, the others compare requests per second.
 //! `guard_share` is the CPU time with the command, divided by that without what can be switched off of
-//! it. A peer that is not installed is left out with a line. `strace` counts the system calls, in a
-//! round of its own; `--quick` prints those of the first case as lines.
+//! it. A peer that is not installed is left out with a line.
 //!
 //! | file | contents |
 //! |---|---|
@@ -20,11 +19,9 @@
 //! | `built` | programs that cargo builds |
 //! | `ours`, `raw`, `pingora` | our program, the lower bound, the program of a peer |
 //! | `secure` | a certificate |
-//! | `calls` | system calls |
 //! | `figures` | the tables |
 
 mod built;
-mod calls;
 mod figures;
 mod lineup;
 mod ours;
@@ -42,14 +39,14 @@ use std::time::Duration;
 use tidegate_net::tls::rustls::StreamOwned;
 
 use self::figures::{CPU, LATE, MEMORY, Measured, SHOWN, SPEED, TABLES, guard, table};
-use self::lineup::{BOUND, HAPROXY, NGINX, PINGORA, Proxy, program};
+use self::lineup::{BOUND, HAPROXY, NGINX, PINGORA, Proxy};
 pub(crate) use self::process::{Process, free_address};
 use self::secure::Secure;
 use crate::cpus::pin;
 use crate::exchange::exchange;
 use crate::http::{REQUEST, Replies, serve_raw};
 use crate::load::{Load, agree};
-use crate::report::{Better, Heading, Row, Sample, Table};
+use crate::report::{Better, Heading, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 use crate::served::{Running, ServerProcess};
 
@@ -78,8 +75,6 @@ struct Case {
     request: &'static [u8],
     secure: bool,
     lineup: &'static [Proxy],
-    /// `--quick` counts system calls, too.
-    quick_calls: bool,
     rounds: usize,
     span: Duration,
 }
@@ -97,7 +92,6 @@ const PLAIN: Case = Case {
         Proxy::Raw,
         Proxy::Unguarded,
     ],
-    quick_calls: true,
     rounds: 51,
     span: Duration::from_millis(100),
 };
@@ -106,7 +100,6 @@ const STREAMED: Case = Case {
     connections: 8,
     request: LONG_REQUEST,
     lineup: &[Proxy::Ours, Proxy::Nginx],
-    quick_calls: false,
     rounds: 31,
     ..PLAIN
 };
@@ -114,7 +107,6 @@ const SECURE: Case = Case {
     title: "proxy, 64 connections, 1 KiB, TLS",
     secure: true,
     lineup: &[Proxy::Ours, Proxy::Nginx],
-    quick_calls: false,
     rounds: 31,
     ..PLAIN
 };
@@ -183,11 +175,10 @@ struct Started {
     load: Load,
 }
 
-/// A contestant: its runs, and its processes once they were started.
+/// A contestant and its runs.
 struct Contestant {
     proxy: Proxy,
     runs: Runs,
-    started: Rc<RefCell<Option<Started>>>,
 }
 
 /// A comparison with its upstream and its files.
@@ -209,7 +200,7 @@ impl<'a> Race<'a> {
         }
     }
 
-    /// Returns the tables of the case: CPU time, those of [`SHOWN`], system calls.
+    /// Returns the tables of the case: CPU time, and those of [`SHOWN`].
     fn run(&self, settings: &Settings) -> [Table; TABLES] {
         let case = self.case;
         let heading = |title: &str| Heading {
@@ -239,21 +230,8 @@ impl<'a> Race<'a> {
             one.map(|one| one.runs.borrow().clone()).unwrap_or_default()
         };
         let shown = SHOWN.map(|shown| table(case.title, &shown, &cpu, runs));
-        let [speed, late, memory, switches] = shown;
-        let calls = Table {
-            heading: Heading {
-                unit: "system calls/request",
-                side: None,
-                ..heading("system calls")
-            },
-            rows: match settings.quick && !case.quick_calls {
-                true => Vec::new(),
-                false => count_calls(&contestants, settings.quick),
-            },
-            left_out: Vec::new(),
-            others: None,
-        };
-        [cpu, speed, late, memory, switches, calls]
+        let [speed, late, memory] = shown;
+        [cpu, speed, late, memory]
     }
 
     /// Returns the wanted proxies that can be run. Those that cannot are a line each.
@@ -266,7 +244,6 @@ impl<'a> Race<'a> {
                 None => present.push(Contestant {
                     proxy: *proxy,
                     runs: Runs::default(),
-                    started: Rc::default(),
                 }),
                 Some(why) => println!("{}: {} is left out: {why}", self.case.title, proxy.name()),
             }
@@ -278,15 +255,15 @@ impl<'a> Race<'a> {
     fn entry(&self, contestant: &Contestant) -> Entry {
         let (case, upstream, proxy) = (self.case, self.upstream, contestant.proxy);
         let (folder, secure) = (self.folder.0.clone(), self.secure.clone());
-        let (runs, started) = (Rc::clone(&contestant.runs), Rc::clone(&contestant.started));
+        let runs = Rc::clone(&contestant.runs);
+        let mut started = None;
         Entry::new(proxy.name(), proxy.role(), move |requests| {
-            let mut started = started.borrow_mut();
             let Started { process, load } = started.get_or_insert_with(|| {
                 let started = case.start(proxy, upstream, secure.as_deref(), &folder);
                 started.unwrap_or_else(|why| panic!("{}: {why}", proxy.name()))
             });
             load.warm_up(WARM_UP);
-            let (cpu, switches) = (process.cpu(), process.switches());
+            let cpu = process.cpu();
             let result = load.run(requests);
             let requests = result.messages as f64;
             let cpu = (process.cpu() - cpu).as_nanos() as f64 / requests;
@@ -297,7 +274,6 @@ impl<'a> Race<'a> {
                 p99: result.p99 / 1000.0,
                 memory: process.resident() as f64,
                 once: process.resident_once() as f64,
-                switches: (process.switches() - switches) as f64 / requests,
             });
             Outcome {
                 elapsed: result.elapsed,
@@ -343,35 +319,6 @@ impl Case {
             }
         }
     }
-}
-
-/// Counts the system calls of each proxy that has run. One that cannot be traced has no row. With
-/// `quick`, fewer requests count, and each proxy is a line.
-fn count_calls(contestants: &[Contestant], quick: bool) -> Vec<Row> {
-    if program("strace").is_none() {
-        println!(
-            "system calls are not counted: strace is missing; `.ci/peers --bench` installs it"
-        );
-        return Vec::new();
-    }
-    let count = |one: &Contestant| {
-        let name = one.proxy.name();
-        let mut started = one.started.borrow_mut();
-        let Started { process, load } = started.as_mut()?;
-        let requests = if quick { 4_000 } else { 20_000 };
-        let counted = calls::count(process, load, requests);
-        let counted = counted.inspect_err(|why| println!("{name} could not be traced: {why}"));
-        let value = counted.ok()?;
-        if quick {
-            println!("CALLS {name}: {value:.2} system calls/request");
-        }
-        Some(Row {
-            name: name.to_owned(),
-            role: one.proxy.role(),
-            samples: vec![Sample { value, side: None }],
-        })
-    };
-    contestants.iter().filter_map(count).collect()
 }
 
 /// The files of a run, which are removed at its end.

@@ -77,21 +77,14 @@ impl Process {
         }
     }
 
-    /// Returns the ids of its processes.
-    pub(super) fn ids(&self) -> &[u32] {
-        &self.ids
-    }
-
     /// Returns the CPU time of its threads.
     pub(crate) fn cpu(&self) -> Duration {
-        Duration::from_nanos(self.sum("schedstat", |text| {
-            text.split_whitespace().next()?.parse().ok()
-        }))
-    }
-
-    /// Returns how often its threads were switched, willingly or not.
-    pub(super) fn switches(&self) -> u64 {
-        self.sum("status", switches)
+        let tasks = self.ids.iter().flat_map(|id| tasks(*id));
+        let read = |task: String| {
+            let text = fs::read_to_string(format!("{task}/schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        Duration::from_nanos(tasks.filter_map(read).sum())
     }
 
     /// Returns the resident memory of its processes, in KiB.
@@ -110,15 +103,6 @@ impl Process {
         });
         let (private, shared): (Vec<_>, Vec<_>) = sizes.unzip();
         private.iter().sum::<u64>() + shared.into_iter().max().unwrap_or(0)
-    }
-
-    fn sum(&self, file: &str, number: impl Fn(&str) -> Option<u64>) -> u64 {
-        let tasks = self.ids.iter().flat_map(|id| tasks(*id));
-        let read = |task: String| {
-            let text = fs::read_to_string(format!("{task}/{file}")).ok();
-            text.as_deref().and_then(&number).unwrap_or(0)
-        };
-        tasks.map(read).sum()
     }
 }
 
@@ -164,25 +148,4 @@ fn tasks(id: u32) -> Vec<String> {
     let all = all.into_iter().flatten().flatten();
     all.map(|task| task.path().to_string_lossy().into_owned())
         .collect()
-}
-
-/// Returns the sum of the two numbers of switches in a thread's status.
-fn switches(status: &str) -> Option<u64> {
-    let number = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse::<u64>().ok()
-    };
-    Some(number("voluntary_ctxt_switches:")? + number("nonvoluntary_ctxt_switches:")?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::switches;
-
-    #[test]
-    fn both_kinds_of_switches_count() {
-        let status = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t7\n";
-        assert_eq!(switches(status), Some(157));
-        assert_eq!(switches("Name:\tx\n"), None);
-    }
 }

@@ -163,8 +163,6 @@ pub(crate) struct Table {
     pub(crate) heading: Heading,
     /// Its contestants.
     pub(crate) rows: Vec<Row>,
-    /// Contestants that `--quick` left out.
-    pub(crate) left_out: Vec<String>,
     /// The number of CPUs that other processes used during the run.
     pub(crate) others: Option<f64>,
 }
@@ -204,10 +202,6 @@ impl Table {
                 side.unwrap_or_default(),
             )
             .expect("writing to a String cannot fail");
-        }
-        if !self.left_out.is_empty() {
-            writeln!(text, "  left out by --quick: {}", self.left_out.join(", "))
-                .expect("writing to a String cannot fail");
         }
         if let Some(cpus) = self.others.filter(|cpus| *cpus > TOO_MUCH) {
             writeln!(

@@ -24,7 +24,6 @@ fn table(better: Better, rows: Vec<Row>) -> Table {
             ],
         },
         rows,
-        left_out: Vec::new(),
         others: Some(0.01),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_pool::strategy::{
     Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceConsume,
-    ProduceExecuteConsume, Producer, Strategy, StrategyMetrics,
+    ProduceExecuteConsume, Producer, Strategy,
 };
 use tidegate_pool::{TryExecutor, WorkerPool};
 
@@ -49,14 +49,9 @@ impl BenchPool {
         Self { pool, monitor }
     }
 
-    /// Returns the pool as an executor for strategies.
-    pub(crate) fn pool(&self) -> Arc<dyn TryExecutor> {
-        Arc::new(self.pool.clone())
-    }
-
     /// Creates a strategy over `producer`.
     pub(crate) fn strategy<P: Producer>(&self, kind: Kind, producer: P) -> Arc<dyn Strategy> {
-        let pool = self.pool();
+        let pool: Arc<dyn TryExecutor> = Arc::new(self.pool.clone());
         match kind {
             Kind::Pc => Arc::new(ProduceConsume::new(producer, pool)),
             Kind::Pec => Arc::new(ProduceExecuteConsume::new(producer, pool)),
@@ -93,65 +88,5 @@ impl BenchPool {
         }
         let stopped = self.pool.shutdown(Duration::from_secs(5)).wait();
         assert!(stopped.is_ok(), "the pool ends in order");
-    }
-}
-
-/// Returns the voluntary and involuntary context switches of all live threads of this process.
-pub(crate) fn switches() -> (u64, u64) {
-    let mut sum = (0, 0);
-    for task in std::fs::read_dir("/proc/self/task")
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        let Ok(status) = std::fs::read_to_string(task.path().join("status")) else {
-            continue;
-        };
-        let read = |what: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(what));
-            line.and_then(|rest| rest.trim().parse::<u64>().ok())
-                .unwrap_or(0)
-        };
-        sum.0 += read("voluntary_ctxt_switches:");
-        sum.1 += read("nonvoluntary_ctxt_switches:");
-    }
-    sum
-}
-
-/// The details of a row beyond its compared figure, summed over its rounds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Detail {
-    /// Number of tasks.
-    pub(crate) tasks: u64,
-    /// The decisions of the strategy in the last round.
-    pub(crate) counts: StrategyMetrics,
-    /// Voluntary and involuntary context switches.
-    pub(crate) switches: (u64, u64),
-    /// Number of tasks consumed on the CPU that produced them.
-    pub(crate) same_cpu: u64,
-    /// CPU time of the monitor.
-    pub(crate) monitor: Duration,
-    /// Median and 99th percentile from produced to consumed, in microseconds, of the last round.
-    pub(crate) latency: Option<(f64, f64)>,
-}
-
-impl Detail {
-    /// Formats the details as one line.
-    pub(crate) fn line(&self, name: &str) -> String {
-        let per = |figure: u64| figure as f64 / self.tasks.max(1) as f64;
-        let monitor = if self.monitor.is_zero() {
-            String::new()
-        } else {
-            let ns = self.monitor.as_nanos() as u64;
-            format!(", monitor {:.0} CPU ns/task", per(ns))
-        };
-        let (p50, p99) = self.latency.unwrap_or_default();
-        format!(
-            "    {name:18} p50 {p50:.1} p99 {p99:.1} µs, switches/task {:.2} + {:.2}, same CPU {:.0} %{monitor}; last round: {}",
-            per(self.switches.0),
-            per(self.switches.1),
-            100.0 * per(self.same_cpu),
-            self.counts,
-        )
     }
 }

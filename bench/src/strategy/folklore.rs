@@ -121,7 +121,6 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
             ratios: vec![Ratio::new("folklore_8x", Role::Peer)],
         },
         rows: rows.into(),
-        left_out: Vec::new(),
         others: None,
     }]
 }

@@ -118,7 +118,7 @@ fn race(
 ) -> Table {
     let lineup = lineup
         .into_iter()
-        .map(|(name, role, run)| Entry::new(name, role, run).quick(role != Role::Floor));
+        .map(|(name, role, run)| Entry::new(name, role, run));
     rounds::race(heading, work, lineup.collect(), settings)
 }
 

@@ -1,8 +1,7 @@
 //! The work of a task, the same under every strategy: a buffer that the producer writes and the
 //! consumer reads and changes, and arithmetic that takes a given time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
@@ -10,7 +9,6 @@ use tidegate_core::{Blocking, Task};
 use tidegate_pool::strategy::Producer;
 
 use crate::gate::Gate;
-use crate::report::quantile;
 
 /// Returns the number of arithmetic steps per microsecond, measured once.
 pub(crate) fn units_per_micro() -> u64 {
@@ -50,77 +48,32 @@ pub(crate) struct Recipe {
     pub(crate) depth: usize,
 }
 
-/// The latency of one task in this many is measured, because two clock readings are not free.
-const SAMPLE_ONE_IN: u64 = 16;
-
 /// The buffers in circulation, one per task in flight.
 pub(crate) struct Ring {
-    free: ArrayQueue<Box<Payload>>,
-    /// Number of tasks consumed on the CPU that produced them.
-    pub(crate) same_cpu: AtomicU64,
-    /// Sampled latencies from production to consumption, in microseconds.
-    latencies: Mutex<Vec<f64>>,
+    free: ArrayQueue<Vec<u64>>,
     gate: &'static Gate,
     recipe: Recipe,
-}
-
-struct Payload {
-    words: Vec<u64>,
-    cpu: usize,
-    produced: Option<Instant>,
 }
 
 impl Ring {
     pub(crate) fn new(recipe: Recipe, gate: &'static Gate) -> Arc<Self> {
         let free = ArrayQueue::new(recipe.depth);
         for _ in 0..recipe.depth {
-            let words = vec![0; recipe.footprint / 8];
-            let pushed = free.push(Box::new(Payload {
-                words,
-                cpu: 0,
-                produced: None,
-            }));
+            let pushed = free.push(vec![0; recipe.footprint / 8]);
             assert!(pushed.is_ok(), "there is room for as many as it is deep");
         }
-        Arc::new(Self {
-            free,
-            same_cpu: AtomicU64::new(0),
-            latencies: Mutex::default(),
-            gate,
-            recipe,
-        })
-    }
-
-    /// Returns the median and the 99th percentile of the latency from production to consumption, in
-    /// microseconds.
-    pub(crate) fn latency(&self) -> Option<(f64, f64)> {
-        let mut sorted = std::mem::take(&mut *self.latencies());
-        sorted.sort_by(f64::total_cmp);
-        (!sorted.is_empty()).then(|| (quantile(&sorted, 0.5), quantile(&sorted, 0.99)))
-    }
-
-    fn latencies(&self) -> MutexGuard<'_, Vec<f64>> {
-        self.latencies
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        Arc::new(Self { free, gate, recipe })
     }
 
     /// Reads and modifies the buffer that the producer wrote, and does the work.
-    fn consume(&self, mut payload: Box<Payload>) {
+    fn consume(&self, mut words: Vec<u64>) {
         let mut sum = 0_u64;
-        for word in &mut payload.words {
+        for word in &mut words {
             sum = sum.wrapping_add(*word);
             *word = sum;
         }
         burn(self.recipe.units ^ (std::hint::black_box(sum) & 1));
-        if payload.cpu == rustix::thread::sched_getcpu() {
-            self.same_cpu.fetch_add(1, Ordering::Relaxed);
-        }
-        if let Some(produced) = payload.produced.take() {
-            let micros = produced.elapsed().as_nanos() as f64 / 1e3;
-            self.latencies().push(micros);
-        }
-        assert!(self.free.push(payload).is_ok(), "it came from there");
+        assert!(self.free.push(words).is_ok(), "it came from there");
         self.gate.pass();
     }
 }
@@ -144,9 +97,9 @@ impl Producer for Mill {
     fn produce(&mut self) -> Option<Task> {
         self.left = self.left.checked_sub(1)?;
         let mut spins = 0;
-        let mut payload = loop {
-            if let Some(payload) = self.ring.free.pop() {
-                break payload;
+        let mut words = loop {
+            if let Some(words) = self.ring.free.pop() {
+                break words;
             }
             // No event has arrived. A poller on a CPU of its own would not sleep for so short a
             // time; on a shared CPU the consumer needs the time.
@@ -156,13 +109,11 @@ impl Producer for Mill {
             }
             std::hint::spin_loop();
         };
-        for word in &mut payload.words {
+        for word in &mut words {
             *word = self.left;
         }
-        payload.cpu = rustix::thread::sched_getcpu();
-        payload.produced = self.left.is_multiple_of(SAMPLE_ONE_IN).then(Instant::now);
         let ring = Arc::clone(&self.ring);
         let kind = ring.recipe.kind;
-        Some(Task::of(kind, move || ring.consume(payload)))
+        Some(Task::of(kind, move || ring.consume(words)))
     }
 }

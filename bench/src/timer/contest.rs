@@ -18,9 +18,6 @@ pub(crate) trait Timers<T: Payload>: Sized {
     /// Cancels a timer.
     fn cancel(&mut self, handle: Self::Handle);
 
-    /// Sets another deadline for a timer.
-    fn reset(&mut self, handle: &mut Self::Handle, deadline: u64);
-
     /// Fires all timers that are due at `now`.
     fn expire(&mut self, now: u64);
 

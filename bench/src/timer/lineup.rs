@@ -24,11 +24,14 @@ use super::contest::{Payload, Timers};
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 const TICK_NANOS: u64 = 1_000_000;
 
+/// The slots of the wheel of an event loop.
+const SLOTS: usize = 1024;
+
 /// Ours: the wheel that an event loop owns. Deadlines within `SLOTS` ticks are stored by exact
 /// tick; later ones move once.
-pub(crate) struct Ours<T, const SLOTS: usize>(Wheel<T>);
+pub(crate) struct Ours<T>(Wheel<T>);
 
-impl<T: Payload, const SLOTS: usize> Timers<T> for Ours<T, SLOTS> {
+impl<T: Payload> Timers<T> for Ours<T> {
     type Handle = TimerKey;
 
     fn new() -> Self {
@@ -49,11 +52,6 @@ impl<T: Payload, const SLOTS: usize> Timers<T> for Ours<T, SLOTS> {
         self.0.remove(handle);
     }
 
-    #[inline]
-    fn reset(&mut self, handle: &mut TimerKey, deadline: u64) {
-        self.0.reset(*handle, deadline);
-    }
-
     fn expire(&mut self, now: u64) {
         while let Some(expired) = self.0.pop_due(now) {
             expired.value.fire();
@@ -61,30 +59,21 @@ impl<T: Payload, const SLOTS: usize> Timers<T> for Ours<T, SLOTS> {
     }
 }
 
-/// A heap of deadlines over a slab. A cancelled timer leaves its heap entry behind. With `REBUILT`,
-/// all stale entries are removed at once when they outnumber the live ones; otherwise they are
-/// popped when they reach the top.
-pub(crate) struct LazyHeap<T, const REBUILT: bool> {
+/// A heap of deadlines over a slab. A cancelled timer leaves its heap entry behind; all stale
+/// entries are removed at once when they outnumber the live ones.
+pub(crate) struct LazyHeap<T> {
     heap: BinaryHeap<Reverse<(u64, u32, u32)>>,
     slab: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
     live: usize,
 }
 
-impl<T: Payload, const REBUILT: bool> LazyHeap<T, REBUILT> {
+impl<T: Payload> LazyHeap<T> {
     fn sweep(&mut self) {
-        if REBUILT {
-            if self.heap.len() > 2 * self.live + 64 {
-                let slab = &self.slab;
-                self.heap
-                    .retain(|Reverse((_, slot, generation))| slab[*slot as usize].0 == *generation);
-            }
-            return;
-        }
-        while let Some(Reverse((_, slot, generation))) = self.heap.peek()
-            && self.slab[*slot as usize].0 != *generation
-        {
-            self.heap.pop();
+        if self.heap.len() > 2 * self.live + 64 {
+            let slab = &self.slab;
+            self.heap
+                .retain(|Reverse((_, slot, generation))| slab[*slot as usize].0 == *generation);
         }
     }
 
@@ -97,7 +86,7 @@ impl<T: Payload, const REBUILT: bool> LazyHeap<T, REBUILT> {
     }
 }
 
-impl<T: Payload, const REBUILT: bool> Timers<T> for LazyHeap<T, REBUILT> {
+impl<T: Payload> Timers<T> for LazyHeap<T> {
     type Handle = (u32, u32);
 
     fn new() -> Self {
@@ -130,14 +119,6 @@ impl<T: Payload, const REBUILT: bool> Timers<T> for LazyHeap<T, REBUILT> {
         }
     }
 
-    fn reset(&mut self, handle: &mut (u32, u32), deadline: u64) {
-        let (generation, _) = &mut self.slab[handle.0 as usize];
-        *generation += 1;
-        *handle = (handle.0, *generation);
-        self.heap.push(Reverse((deadline, handle.0, *generation)));
-        self.sweep();
-    }
-
     fn expire(&mut self, now: u64) {
         while let Some(Reverse((deadline, slot, generation))) = self.heap.peek().copied()
             && deadline <= now
@@ -152,14 +133,13 @@ impl<T: Payload, const REBUILT: bool> Timers<T> for LazyHeap<T, REBUILT> {
     }
 }
 
-/// A map sorted by deadline and sequence. With `SPLIT`, all due entries are split off at once;
-/// otherwise the first entry is removed repeatedly.
-pub(crate) struct Tree<T, const SPLIT: bool> {
+/// A map sorted by deadline and sequence. All due entries are split off at once.
+pub(crate) struct Tree<T> {
     map: BTreeMap<(u64, u64), T>,
     sequence: u64,
 }
 
-impl<T: Payload, const SPLIT: bool> Timers<T> for Tree<T, SPLIT> {
+impl<T: Payload> Timers<T> for Tree<T> {
     type Handle = (u64, u64);
 
     fn new() -> Self {
@@ -181,25 +161,10 @@ impl<T: Payload, const SPLIT: bool> Timers<T> for Tree<T, SPLIT> {
         self.map.remove(&handle);
     }
 
-    fn reset(&mut self, handle: &mut (u64, u64), deadline: u64) {
-        if let Some(payload) = self.map.remove(handle) {
-            *handle = (deadline, handle.1);
-            self.map.insert(*handle, payload);
-        }
-    }
-
     fn expire(&mut self, now: u64) {
-        if SPLIT {
-            let later = self.map.split_off(&(now, u64::MAX));
-            for (_, payload) in std::mem::replace(&mut self.map, later) {
-                payload.fire();
-            }
-            return;
-        }
-        while let Some(first) = self.map.first_entry()
-            && first.key().0 <= now
-        {
-            first.remove().fire();
+        let later = self.map.split_off(&(now, u64::MAX));
+        for (_, payload) in std::mem::replace(&mut self.map, later) {
+            payload.fire();
         }
     }
 }
@@ -246,11 +211,6 @@ impl<T: Payload> Timers<T> for Tokio {
     #[inline]
     fn cancel(&mut self, handle: Pin<Box<Sleep>>) {
         drop(handle);
-    }
-
-    fn reset(&mut self, handle: &mut Pin<Box<Sleep>>, deadline: u64) {
-        let at = self.start + Duration::from_nanos(deadline);
-        handle.as_mut().reset(at);
     }
 
     fn expire(&mut self, now: u64) {
@@ -321,11 +281,6 @@ impl<T: Payload> Timers<T> for HashWheel<T> {
     #[inline]
     fn cancel(&mut self, handle: u64) {
         self.wheel.cancel(&handle).expect("it is there");
-    }
-
-    fn reset(&mut self, handle: &mut u64, deadline: u64) {
-        self.wheel.cancel(handle).expect("it is there");
-        *handle = self.add(deadline, T::fresh(*handle));
     }
 
     fn expire(&mut self, now: u64) {

@@ -1,4 +1,4 @@
-//! Suite `timer`: a million timers on one thread are added, cancelled, reset and fired.
+//! Suite `timer`: a million timers on one thread are added, cancelled and fired.
 //!
 //! Every contestant runs one "life" per round: the full sequence of operations. The tables show
 //! different figures of the same lives. No contestant reads a clock in a timed part unless a row
@@ -58,22 +58,18 @@ impl Plan {
 struct LifeTimes {
     add: f64,
     cancel: f64,
-    swap: f64,
-    reset: f64,
     fire: f64,
-    fire_young: f64,
 }
 
 /// One contestant: a function that runs a life, and a function that measures memory.
 struct Contestant {
     name: &'static str,
     role: Role,
-    quick: bool,
-    live: fn(&Plan, bool) -> LifeTimes,
+    live: fn(&Plan) -> LifeTimes,
     memory: fn(&Plan) -> f64,
 }
 
-fn contestant<P, C>(name: &'static str, role: Role, quick: bool) -> Contestant
+fn contestant<P, C>(name: &'static str, role: Role) -> Contestant
 where
     P: Timers<(u64, u64)>,
     C: Timers<Closure>,
@@ -81,11 +77,9 @@ where
     Contestant {
         name,
         role,
-        quick,
-        live: |plan, quick| LifeTimes {
-            fire: fire_aged::<C>(plan),
-            fire_young: if quick { 0.0 } else { fire_young::<C>(plan) },
-            ..keep::<P>(plan, quick)
+        live: |plan| LifeTimes {
+            fire: fire::<C>(plan),
+            ..keep::<P>(plan)
         },
         memory: memory::<P>,
     }
@@ -94,58 +88,28 @@ where
 /// Returns the contestants. The first row is ours. tokio has ratios of its own; see `only_tokio`.
 fn lineup() -> Vec<Contestant> {
     vec![
-        // The number of slots in the wheel of an event loop.
-        contestant::<Ours<_, 1024>, Ours<_, 1024>>("tidegate wheel", Role::Ours, true),
-        contestant::<Ours<_, 65536>, Ours<_, 65536>>(
-            "tidegate wheel (65536 slots)",
-            Role::Ours,
-            false,
-        ),
-        contestant::<Tokio, Tokio>("tokio Sleep", Role::Peer, true),
-        contestant::<HashWheel<_>, HashWheel<_>>("hierarchical_hash_wheel_timer", Role::Peer, true),
-        contestant::<LazyHeap<_, true>, LazyHeap<_, true>>(
-            "BinaryHeap (lazy, swept at half)",
-            Role::Peer,
-            true,
-        ),
-        contestant::<LazyHeap<_, false>, LazyHeap<_, false>>(
-            "BinaryHeap (lazy, popped)",
-            Role::Peer,
-            false,
-        ),
-        contestant::<Tree<_, true>, Tree<_, true>>("BTreeMap (split off)", Role::Peer, true),
-        contestant::<Tree<_, false>, Tree<_, false>>("BTreeMap (pop first)", Role::Peer, false),
+        contestant::<Ours<_>, Ours<_>>("tidegate wheel", Role::Ours),
+        contestant::<Tokio, Tokio>("tokio Sleep", Role::Peer),
+        contestant::<HashWheel<_>, HashWheel<_>>("hierarchical_hash_wheel_timer", Role::Peer),
+        contestant::<LazyHeap<_>, LazyHeap<_>>("BinaryHeap (lazy, swept at half)", Role::Peer),
+        contestant::<Tree<_>, Tree<_>>("BTreeMap (split off)", Role::Peer),
     ]
 }
 
 /// Runs the suite.
 pub(crate) fn run(settings: &Settings) -> Vec<Table> {
     let plan = Plan::new(OUTSTANDING);
-    let wanted = |name: &str| {
-        settings.only.is_empty() || settings.only.iter().any(|part| name.contains(part))
-    };
-    let (mut lineup, left_out): (Vec<_>, Vec<_>) = lineup()
-        .into_iter()
-        .filter(|contestant| wanted(contestant.name))
-        .partition(|contestant| contestant.quick || !settings.quick);
-    for contestant in &mut lineup {
-        match &settings.as_ours {
-            Some(name) if name == contestant.name => contestant.role = Role::Ours,
-            Some(_) if contestant.role == Role::Ours => contestant.role = Role::Floor,
-            _ => {}
-        }
-    }
-    let left_out: Vec<String> = left_out.iter().map(|one| one.name.to_owned()).collect();
+    let wanted = |one: &Contestant| settings.wants(one.name);
+    let lineup: Vec<_> = lineup().into_iter().filter(wanted).collect();
     let (lives, others) = live(&plan, &lineup, settings);
     let memory: Vec<f64> = lineup.iter().map(|one| (one.memory)(&plan)).collect();
     let tables = Tables {
         lineup,
         lives,
         memory,
-        left_out,
         others,
     };
-    let mut tables = tables.all(settings.quick);
+    let mut tables = tables.all();
     tables.extend(threads::run(settings));
     tables
 }
@@ -159,7 +123,7 @@ fn live(
 ) -> (Vec<Vec<LifeTimes>>, Option<f64>) {
     let small = Plan::new(OUTSTANDING / 10);
     for contestant in lineup {
-        (contestant.live)(&small, true);
+        (contestant.live)(&small);
     }
     let rounds = settings
         .rounds
@@ -178,17 +142,11 @@ fn live(
             } else {
                 lineup.len() - 1 - place
             };
-            lives[place].push((lineup[place].live)(plan, settings.quick));
+            lives[place].push((lineup[place].live)(plan));
         }
         eprintln!("    round {} of {rounds}", round + 1);
     }
     (lives, watch.others())
-}
-
-fn add_all<T: Payload, P: Timers<T>>(timers: &mut P, plan: &Plan) -> Vec<Option<P::Handle>> {
-    let mut handles = Vec::with_capacity(plan.deadlines.len());
-    add_into(timers, plan, &mut handles);
-    handles
 }
 
 fn add_into<T: Payload, P: Timers<T>>(
@@ -215,62 +173,31 @@ fn cancel_all<T: Payload, P: Timers<T>>(
     }
 }
 
-/// Adds all timers and cancels all in random order. Unless `quick`, then adds all again, a million
-/// times removes one timer and adds one, and resets all in random order.
-fn keep<P: Timers<(u64, u64)>>(plan: &Plan, quick: bool) -> LifeTimes {
+/// Adds all timers and cancels all in random order.
+fn keep<P: Timers<(u64, u64)>>(plan: &Plan) -> LifeTimes {
     let mut timers = P::new();
     timers.within(|timers| {
-        let mut life = LifeTimes::default();
         // The pages are touched before the measurement, so that page faults of the handles do not
         // count.
         let mut handles: Vec<Option<P::Handle>> = plan.order.iter().map(|_| None).collect();
-        life.add = per_timer(plan, || add_into(timers, plan, &mut handles));
-        life.cancel = per_timer(plan, || cancel_all(timers, plan, &mut handles));
-        if quick {
-            return life;
+        LifeTimes {
+            add: per_timer(plan, || add_into(timers, plan, &mut handles)),
+            cancel: per_timer(plan, || cancel_all(timers, plan, &mut handles)),
+            fire: 0.0,
         }
-        add_into(timers, plan, &mut handles);
-        life.swap = per_timer(plan, || {
-            for &which in &plan.order {
-                let place = &mut handles[which as usize];
-                if let Some(handle) = place.take() {
-                    timers.cancel(handle);
-                }
-                let deadline = plan.deadlines[which as usize];
-                *place = Some(timers.add(deadline, (0, 0)));
-            }
-        });
-        life.reset = per_timer(plan, || {
-            for &which in &plan.order {
-                if let Some(handle) = &mut handles[which as usize] {
-                    timers.reset(handle, plan.deadlines[which as usize] + 7_000_000);
-                }
-            }
-        });
-        life
     })
 }
 
 /// Fires a million boxed closures with random deadlines, after a million random cancellations.
-fn fire_aged<P: Timers<Closure>>(plan: &Plan) -> f64 {
+fn fire<P: Timers<Closure>>(plan: &Plan) -> f64 {
     let mut timers = P::new();
     let kept = timers.within(|timers| {
-        let mut handles = add_all(timers, plan);
+        let mut handles = Vec::with_capacity(plan.deadlines.len());
+        add_into(timers, plan, &mut handles);
         cancel_all(timers, plan, &mut handles);
         add_into(timers, plan, &mut handles);
         handles
     });
-    fire(&mut timers, plan, kept)
-}
-
-/// The same in a new timer structure, without previous cancellations.
-fn fire_young<P: Timers<Closure>>(plan: &Plan) -> f64 {
-    let mut timers = P::new();
-    let kept = timers.within(|timers| add_all(timers, plan));
-    fire(&mut timers, plan, kept)
-}
-
-fn fire<P: Timers<Closure>>(timers: &mut P, plan: &Plan, kept: Vec<Option<P::Handle>>) -> f64 {
     let before = contest::fired();
     let now = (LAST + Duration::from_secs(1)).as_nanos() as u64;
     let each = per_timer(plan, || timers.expire(now));
@@ -308,12 +235,11 @@ struct Tables {
     lineup: Vec<Contestant>,
     lives: Vec<Vec<LifeTimes>>,
     memory: Vec<f64>,
-    left_out: Vec<String>,
     others: Option<f64>,
 }
 
 impl Tables {
-    fn all(&self, quick: bool) -> Vec<Table> {
+    fn all(&self) -> Vec<Table> {
         let less = Better::Less;
         let mut tables = vec![
             self.look(
@@ -336,21 +262,6 @@ impl Tables {
                 |life| 1_000.0 / life.fire,
             ),
         ];
-        if !quick {
-            tables.push(self.look(
-                "one out, one in, with 1,000,000 outstanding",
-                less,
-                &[],
-                |life| life.swap,
-            ));
-            tables.push(self.look("reset, in random order", less, &[], |life| life.reset));
-            tables.push(self.look(
-                "boxed closures fired from a young wheel [M/s]",
-                Better::More,
-                &[],
-                |life| 1_000.0 / life.fire_young,
-            ));
-        }
         tables.push(self.memory());
         tables
     }
@@ -415,7 +326,6 @@ impl Tables {
                 ratios: ratios.iter().map(ratio).collect(),
             },
             rows,
-            left_out: self.left_out.clone(),
             others: self.others,
         }
     }

@@ -78,3 +78,11 @@ mod unix;
 pub use parts::Parts;
 pub use reports::Reports;
 pub use resolver::Resolver;
+
+/// What the benchmarks use: unstable.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::load::{
+        Counts, Dispatch, Histogram, Lane, LaneSettings, Shape, Target, WhenDone,
+    };
+}

@@ -7,7 +7,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `ours` | calls, and exchanges |
-//! | `peers` | hyper with and without the pool of hyper-util, and reqwest, on tokio |
+//! | `peers` | hyper with the pool of hyper-util, on tokio |
 //! | `raw` | the lower bound: a bare epoll loop with httparse |
 
 mod ours;
@@ -31,8 +31,6 @@ fn start(name: &str, to: SocketAddr) -> Option<Caller> {
         "ours" => ours::calls(to),
         "ours-exchange" => ours::exchanges(to),
         "hyper" => peers::hyper(to),
-        "hyper-bare" => peers::hyper_bare(to),
-        "reqwest" => peers::reqwest(to),
         "raw" => raw::start(to),
         _ => return None,
     })

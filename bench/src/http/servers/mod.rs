@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `ours` | our server, on pinned and on roaming loops |
 //! | `raw` | the lower bound: a bare epoll loop with httparse |
-//! | `peers` | hyper, axum, actix-web and may_minihttp |
+//! | `peers` | hyper and may_minihttp |
 
 mod ours;
 mod peers;
@@ -45,13 +45,10 @@ pub(super) fn start(name: &str) -> Option<Running> {
             unpin();
             ours::pinned(available_parallelism().map_or(1, NonZero::get))
         }
-        "http-ours-roaming" => ours::roaming(false),
-        "http-ours-roaming-non-blocking" => ours::roaming(true),
+        "http-ours-roaming" => ours::roaming(),
         "http-raw" => raw::start(),
         "http-may" => peers::may(),
         "http-hyper" => peers::hyper(),
-        "http-axum" => peers::axum(),
-        "http-actix" => peers::actix(),
         _ => return None,
     })
 }

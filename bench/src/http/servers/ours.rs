@@ -19,12 +19,12 @@ pub(super) fn pinned(loops: usize) -> Running {
     Running::http(server, Ours::Pinned(group))
 }
 
-/// On a roaming loop a service may block, unless it states that it does not.
-pub(super) fn roaming(non_blocking: bool) -> Running {
+/// On a roaming loop a service may block.
+pub(super) fn roaming() -> Running {
     let pool = WorkerPool::builder("workers").core(POOL).max(POOL);
     let pool = pool.build().expect("limits that agree");
     let group = tidegate_net::roaming("http", 1, &pool).expect("a poller");
-    let server = serve(&group, non_blocking);
+    let server = serve(&group, false);
     Running::http(server, Ours::Roaming(group))
 }
 

@@ -1,17 +1,9 @@
-//! The peers: hyper and axum on tokio's current_thread runtime, actix-web with one worker, and
-//! may_minihttp with one worker.
+//! The peers: hyper on tokio's current_thread runtime, and may_minihttp with one worker.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::thread;
-use std::time::Duration;
 
-use actix_web::{App, HttpResponse, web};
-use axum::Router;
-use axum::body::Body;
-use axum::routing::get;
-use axum::serve::ListenerExt as _;
 use bytes::Bytes;
 use futures::Stream;
 use http_body_util::{Either, Full, StreamBody};
@@ -25,9 +17,6 @@ use may_minihttp::HttpService;
 use super::{HELLO, PIECES, SERVER, STREAM, TEXT, piece};
 use crate::hyper::tokio_server;
 use crate::served::Running;
-
-/// How long actix-web keeps an idle connection: as long as ours.
-const IDLE: Duration = Duration::from_secs(75);
 
 /// hyper, with one flush per read and without time limits.
 pub(super) fn hyper() -> Running {
@@ -61,58 +50,6 @@ async fn respond(
     fields.insert(SERVER_FIELD, HeaderValue::from_static(SERVER));
     fields.insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
     Ok(response)
-}
-
-/// Returns the pieces of a streamed body, as axum and actix-web take them.
-fn pieces() -> impl Stream<Item = Result<Bytes, Infallible>> {
-    futures::stream::iter((0..PIECES).map(|_| Ok(piece())))
-}
-
-/// axum, with no delay: otherwise pipelined responses wait for acknowledgements.
-pub(super) fn axum() -> Running {
-    let hello = || async { ([(SERVER_FIELD, SERVER), (CONTENT_TYPE, TEXT)], HELLO) };
-    let router = Router::new()
-        .route("/", get(hello))
-        .route("/plaintext", get(hello))
-        .route(STREAM, get(|| async { Body::from_stream(pieces()) }));
-    tokio_server(async move |listener| {
-        let listener = listener.tap_io(|stream| {
-            let _ = stream.set_nodelay(true);
-        });
-        axum::serve(listener, router).await.expect("it serves");
-    })
-}
-
-pub(super) fn actix() -> Running {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it is bound");
-    thread::spawn(move || {
-        let hello = || async {
-            HttpResponse::Ok()
-                .insert_header(("server", SERVER))
-                .insert_header(("content-type", TEXT))
-                .body(HELLO)
-        };
-        let app = move || {
-            App::new()
-                .route("/", web::get().to(hello))
-                .route("/plaintext", web::get().to(hello))
-                .route(
-                    STREAM,
-                    web::get().to(|| async { HttpResponse::Ok().streaming(pieces()) }),
-                )
-        };
-        let server = actix_web::HttpServer::new(app)
-            .workers(1)
-            .keep_alive(IDLE)
-            .tcp_nodelay(true)
-            .disable_signals()
-            .listen(listener)
-            .expect("it takes a listener");
-        let system = actix_web::rt::System::new();
-        system.block_on(server.run()).expect("it serves");
-    });
-    Running::peer(address)
 }
 
 /// The service of may_minihttp, which cannot stream a body.

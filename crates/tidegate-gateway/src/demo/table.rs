@@ -91,8 +91,8 @@ fn counts(name: &str, recent: &Counts) -> Vec<String> {
         share(recent.slow),
         share(recent.refused),
         share(recent.failed()),
-        short_time(recent.response.percentile(50.0)),
-        short_time(recent.response.percentile(99.0)),
+        short_time(recent.response.value_at_percentile(50.0)),
+        short_time(recent.response.value_at_percentile(99.0)),
     ]
 }
 

@@ -290,7 +290,7 @@ pub(crate) mod tests {
     /// Returns the fields of a head as text.
     pub(crate) fn fields_of(head: &OwnedRequestHead) -> String {
         let mut out = Vec::new();
-        head.encode(&mut out).unwrap();
+        head.encode(&mut out);
         let text = String::from_utf8(out).unwrap();
         text.split_once("\r\n")
             .unwrap()

@@ -27,10 +27,10 @@ const HOUSEKEEPING: u64 = 20_000_000;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Called once, on the loop, when the last request has ended.
-pub(crate) type WhenDone = Box<dyn FnOnce() + Send>;
+pub type WhenDone = Box<dyn FnOnce() + Send>;
 
 /// The connections of one loop to one server.
-pub(crate) struct Lane {
+pub struct Lane {
     /// The requests, which take turns.
     targets: Vec<Target>,
     /// How long a request may take.
@@ -56,19 +56,23 @@ struct State {
 }
 
 /// The settings of a lane.
-pub(crate) struct LaneSettings {
+#[derive(Debug)]
+pub struct LaneSettings {
     /// The requests, which take turns. There is at least one.
-    pub(crate) targets: Vec<Target>,
-    pub(crate) address: SocketAddr,
-    pub(crate) connections: usize,
-    pub(crate) timeout: Duration,
+    pub targets: Vec<Target>,
+    /// The server.
+    pub address: SocketAddr,
+    /// The number of connections.
+    pub connections: usize,
+    /// How long a request may take.
+    pub timeout: Duration,
     /// Successes up to this time are good.
-    pub(crate) within: Duration,
+    pub within: Duration,
 }
 
 impl Lane {
     /// Makes the connections on a loop of `group` and sends the requests.
-    pub(crate) fn start(
+    pub fn start(
         settings: LaneSettings,
         dispatch: Dispatch,
         group: &NetGroup,
@@ -113,7 +117,7 @@ impl Lane {
     }
 
     /// Ends all connections and leaves what is due.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let mut state = self.lock();
         state.is_over = true;
         state.dispatch.stop(0);
@@ -125,7 +129,7 @@ impl Lane {
     }
 
     /// Takes what has ended since the last call, for each target.
-    pub(crate) fn take_recent(&self) -> Vec<Counts> {
+    pub fn take_recent(&self) -> Vec<Counts> {
         let mut state = self.lock();
         state.tallies.iter_mut().map(Tally::take_recent).collect()
     }
@@ -159,7 +163,7 @@ impl Lane {
         let mut state = self.lock();
         let next = state.next(id, now, channel);
         if let (Next::Send(due), true) = (next, was_idle) {
-            state.tally(due).late.record(now - due.planned);
+            state.tally(due).late.saturating_record(now - due.planned);
         }
         next
     }

@@ -1,11 +1,11 @@
-//! The load generator: the command `bench`, and the load of the demo.
+//! The load generator: the command `bench`, the load of the demo, and that of the benchmarks, for which
+//! some of it is public.
 //!
 //! | file | what it is | uses |
 //! |---|---|---|
-//! | `histogram` | counts of times, with percentiles; the correction for coordinated omission | |
 //! | `schedule` | when each request is due; pure data | |
 //! | `ramp` | when a rising rate has gone too far; pure data | |
-//! | `tally` | what became of the requests | `histogram` |
+//! | `tally` | what became of the requests, and their times | |
 //! | `target` | the URL, the bytes of a request | |
 //! | `lane` | the connections of one loop, and the requests that are due on them | `schedule`, `tally`, `target` |
 //! | `caller` | the handler of a connection | `lane` |
@@ -23,7 +23,6 @@
 
 mod arguments;
 mod caller;
-mod histogram;
 mod lane;
 mod plot;
 mod ramp;
@@ -38,12 +37,14 @@ mod target;
 mod tests;
 
 pub(crate) use arguments::{BenchArguments, time};
-pub(crate) use lane::{Lane, LaneSettings};
+pub use lane::{Lane, LaneSettings, WhenDone};
 pub(crate) use run::bench;
-pub(crate) use schedule::{Dispatch, Shape, nanos};
+pub(crate) use schedule::nanos;
+pub use schedule::{Dispatch, Shape};
 pub(crate) use summary::short_time;
-pub(crate) use tally::{Counts, Tally};
-pub(crate) use target::Target;
+pub(crate) use tally::Tally;
+pub use tally::{Counts, Histogram};
+pub use target::Target;
 #[cfg(test)]
 pub(crate) use {
     schedule::Due,

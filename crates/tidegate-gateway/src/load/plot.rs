@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::histogram::Histogram;
 use super::result::RunResult;
 use super::summary::time;
+use super::tally::Histogram;
 
 /// The size of a diagram.
 const WIDTH: f64 = 640.0;
@@ -59,7 +59,7 @@ fn percentiles(result: &RunResult) -> Diagram {
             .map(|step| {
                 let nines = NINES * f64::from(step) / 200.0;
                 let percent = 100.0 - 100.0 * 10f64.powf(-nines);
-                (nines, times.percentile(percent) as f64)
+                (nines, times.value_at_percentile(percent) as f64)
             })
             .collect(),
     };

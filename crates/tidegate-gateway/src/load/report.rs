@@ -1,9 +1,9 @@
 //! The result of a run as JSON.
 
-use super::histogram::Histogram;
 use super::result::{RunResult, Sample};
 use super::schedule::Shape;
 use super::summary::PERCENTILES;
+use super::tally::Histogram;
 use crate::json::{Object, array, quoted};
 
 /// Returns the result as one object. Times are in milliseconds.
@@ -50,10 +50,10 @@ pub(crate) fn report(result: &RunResult) -> String {
 
 fn times(times: &Histogram) -> String {
     let mut object = Object::new()
-        .raw("count", times.count())
-        .raw("mean", millis(times.mean()));
+        .raw("count", times.len())
+        .raw("mean", times.mean() / 1e6);
     for (name, percent) in PERCENTILES {
-        object = object.raw(name, millis(times.percentile(percent)));
+        object = object.raw(name, millis(times.value_at_percentile(percent)));
     }
     object.end()
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::histogram::Histogram;
 use super::schedule::{Shape, nanos};
-use super::tally::Tally;
+use super::tally::{Histogram, Tally};
 
 /// The loop of the generator is the limit from this share of busy time on.
 const BUSY: f64 = 0.9;
@@ -65,7 +64,7 @@ impl RunResult {
             Shape::Closed => {
                 let sent = self.tally.total.requests.max(1);
                 let time = nanos(self.elapsed).saturating_mul(self.connections as u64);
-                self.tally.total.response.corrected(time / sent)
+                self.tally.total.response.clone_correct(time / sent)
             }
             _ => self.tally.total.response.clone(),
         }
@@ -73,7 +72,7 @@ impl RunResult {
 
     /// Returns why the generator itself may have been the limit.
     pub(crate) fn bottleneck(&self) -> Option<String> {
-        let late = self.tally.late.percentile(99.0);
+        let late = self.tally.late.value_at_percentile(99.0);
         if self.busy >= BUSY {
             let busy = self.busy * 100.0;
             return Some(format!(

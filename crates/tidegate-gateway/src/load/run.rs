@@ -224,8 +224,8 @@ impl Load {
             rate: shape.rate_at(planned),
             requests: recent.requests as f64 / seconds,
             good: recent.good as f64 / seconds,
-            p50: recent.response.percentile(50.0),
-            p99: recent.response.percentile(99.0),
+            p50: recent.response.value_at_percentile(50.0),
+            p99: recent.response.value_at_percentile(99.0),
         };
         self.sampled = match shape {
             // Stages follow each other without a gap.

@@ -11,7 +11,7 @@ const GROWTH: f64 = 1.25;
 
 /// How requests follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// Each connection sends the next request after the response.
     Closed,
     /// Requests per second.
@@ -86,7 +86,7 @@ pub(crate) struct Due {
 
 /// The requests that are due on one loop.
 #[derive(Clone, Debug)]
-pub(crate) struct Dispatch {
+pub struct Dispatch {
     plan: Option<Plan>,
     taken: u64,
     /// The planned time of the next request, if there is a plan.
@@ -99,7 +99,7 @@ pub(crate) struct Dispatch {
 
 impl Dispatch {
     /// Plans the requests of loop `share.0` of `share.1` from `start` until `end`.
-    pub(crate) fn new(
+    pub fn new(
         shape: Shape,
         share: (usize, usize),
         start: u64,

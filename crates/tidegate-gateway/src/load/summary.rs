@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::histogram::Histogram;
 use super::result::{RunResult, Sample};
 use super::schedule::Shape;
+use super::tally::Histogram;
 use crate::config::show_duration;
 use crate::table::aligned;
 
@@ -119,7 +119,7 @@ fn times(result: &RunResult) -> Vec<Vec<String>> {
     heading.extend(PERCENTILES.map(|(name, _)| name.to_owned()));
     let row = |name: &str, times: &Histogram| {
         let mut row = vec![name.to_owned()];
-        row.extend(PERCENTILES.map(|(_, percent)| time(times.percentile(percent))));
+        row.extend(PERCENTILES.map(|(_, percent)| time(times.value_at_percentile(percent))));
         row
     };
     let first = match result.shape {

@@ -3,8 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::histogram::Histogram;
 use super::schedule::{Due, nanos};
+
+/// Counts of times in nanoseconds.
+pub type Histogram = hdrhistogram::Histogram<u64>;
+
+/// The longest time of a histogram, about 18 minutes. A longer one counts as this.
+const LONGEST: u64 = 1 << 40;
+
+/// Returns an empty histogram with three digits.
+pub(super) fn histogram() -> Histogram {
+    Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are valid")
+}
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,40 +77,44 @@ pub(crate) struct Ended {
 
 /// Requests that have ended, by how good it was.
 #[derive(Clone, Debug)]
-pub(crate) struct Counts {
-    pub(crate) requests: u64,
+pub struct Counts {
+    /// All of them.
+    pub requests: u64,
     /// Successes within the time for good responses.
-    pub(crate) good: u64,
+    pub good: u64,
     /// Successes after that time.
-    pub(crate) slow: u64,
-    pub(crate) refused: u64,
+    pub slow: u64,
+    /// Refusals of a gateway.
+    pub refused: u64,
     /// From the planned time to the end of the response. Of successes, and of requests without a
     /// response.
-    pub(crate) response: Histogram,
+    pub response: Histogram,
 }
 
 impl Counts {
-    pub(crate) fn new() -> Self {
+    /// Counts nothing.
+    pub fn new() -> Self {
         Self {
             requests: 0,
             good: 0,
             slow: 0,
             refused: 0,
-            response: Histogram::new(),
+            response: histogram(),
         }
     }
 
     /// Returns how many requests failed.
-    pub(crate) fn failed(&self) -> u64 {
+    pub fn failed(&self) -> u64 {
         self.requests - self.good - self.slow - self.refused
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Adds other counts.
+    pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.good += other.good;
         self.slow += other.slow;
         self.refused += other.refused;
-        self.response.add(&other.response);
+        self.response += &other.response;
     }
 
     /// Counts a request. A success is good up to `within`.
@@ -113,7 +127,7 @@ impl Counts {
             false => self.refused += u64::from(ended.outcome.is_refusal()),
         }
         if ended.has_time() {
-            self.response.record(response);
+            self.response.saturating_record(response);
         }
     }
 }
@@ -163,8 +177,8 @@ impl Tally {
             total: Counts::new(),
             after: (0, 0),
             bytes: 0,
-            service: Histogram::new(),
-            late: Histogram::new(),
+            service: histogram(),
+            late: histogram(),
             connect_failures: 0,
             connect_failure: None,
             within: nanos(within),
@@ -183,7 +197,8 @@ impl Tally {
             other => *self.others.entry(other.name()).or_default() += 1,
         }
         if ended.has_time() {
-            self.service.record(ended.now.saturating_sub(ended.sent));
+            self.service
+                .saturating_record(ended.now.saturating_sub(ended.sent));
         }
     }
 
@@ -213,8 +228,8 @@ impl Tally {
         self.after.0 += other.after.0;
         self.after.1 += other.after.1;
         self.bytes += other.bytes;
-        self.service.add(&other.service);
-        self.late.add(&other.late);
+        self.service += &other.service;
+        self.late += &other.late;
         self.connect_failures += other.connect_failures;
         let failure = other.connect_failure.clone();
         self.connect_failure = self.connect_failure.take().or(failure);
@@ -283,11 +298,11 @@ mod tests {
         assert_eq!(tally.take_recent().requests, 0);
         let names: Vec<String> = tally.outcomes().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["200", "503 limit", "404", "502 closed", "timeout"]);
-        assert_eq!(tally.total.response.count(), 3);
+        assert_eq!(tally.total.response.len(), 3);
         assert_eq!(
             (
-                tally.total.response.percentile(100.0),
-                tally.service.percentile(100.0)
+                tally.total.response.value_at_percentile(100.0),
+                tally.service.value_at_percentile(100.0)
             ),
             (500, 495)
         );

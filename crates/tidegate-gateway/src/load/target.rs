@@ -6,7 +6,7 @@ use tidegate::net::Bytes;
 
 /// The server and the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub struct Target {
     /// The host without the brackets of an IPv6 address.
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -22,12 +22,7 @@ impl Target {
     /// # Errors
     ///
     /// What is wrong, as a sentence.
-    pub(crate) fn new(
-        url: &str,
-        method: &str,
-        fields: &[String],
-        body: &[u8],
-    ) -> Result<Self, String> {
+    pub fn new(url: &str, method: &str, fields: &[String], body: &[u8]) -> Result<Self, String> {
         let (authority, path) = split(url).map_err(|why| format!("`{url}`: {why}"))?;
         let (host, port) = host_and_port(authority).map_err(|why| format!("`{url}`: {why}"))?;
         let mut out = Vec::new();

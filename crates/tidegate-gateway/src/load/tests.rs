@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::histogram::Histogram;
 use super::result::{RunResult, Sample};
 use super::schedule::{Dispatch, Due, Shape};
 use super::summary::{progress, summary, time};
@@ -141,31 +140,34 @@ fn run(shape: Shape, connections: usize) -> RunResult {
 fn an_open_loop_shows_a_server_that_stops() {
     let result = run(Shape::Rate(1000.0), 4);
     let (response, service) = (result.response(), &result.tally.service);
-    assert_eq!(response.count(), 10_000);
+    assert_eq!(response.len(), 10_000);
     // A fifth of the requests is due while the server stands still.
     assert!(
-        response.percentile(90.0) > 90 * MILLI,
+        response.value_at_percentile(90.0) > 90 * MILLI,
         "{}",
-        response.percentile(90.0)
+        response.value_at_percentile(90.0)
     );
-    assert!(response.percentile(99.0) > 180 * MILLI);
-    assert!(response.percentile(50.0) < 5 * MILLI);
+    assert!(response.value_at_percentile(99.0) > 180 * MILLI);
+    assert!(response.value_at_percentile(50.0) < 5 * MILLI);
     // What a generator sees that waits for the server: four requests of each second.
-    assert!(service.percentile(99.0) < 2 * MILLI);
+    assert!(service.value_at_percentile(99.0) < 2 * MILLI);
 }
 
 #[test]
 fn a_closed_loop_is_corrected_for_a_server_that_stops() {
     let result = run(Shape::Closed, 2);
     let (response, service) = (result.response(), &result.tally.service);
-    assert!(service.percentile(99.0) < 2 * MILLI, "the stall is hidden");
     assert!(
-        response.percentile(90.0) > 80 * MILLI,
-        "{}",
-        response.percentile(90.0)
+        service.value_at_percentile(99.0) < 2 * MILLI,
+        "the stall is hidden"
     );
-    assert!(response.percentile(99.0) > 180 * MILLI);
-    assert!(response.percentile(50.0) < 5 * MILLI);
+    assert!(
+        response.value_at_percentile(90.0) > 80 * MILLI,
+        "{}",
+        response.value_at_percentile(90.0)
+    );
+    assert!(response.value_at_percentile(99.0) > 180 * MILLI);
+    assert!(response.value_at_percentile(50.0) < 5 * MILLI);
 }
 
 #[test]
@@ -197,7 +199,7 @@ fn a_generator_at_its_limit_says_so() {
     result.busy = 0.97;
     assert!(summary(&result).contains("busy 97 % of the time"));
     result.busy = 0.2;
-    (0..100).for_each(|_| result.tally.late.record(3 * MILLI));
+    (0..100).for_each(|_| result.tally.late.saturating_record(3 * MILLI));
     assert!(
         result
             .bottleneck()
@@ -235,7 +237,6 @@ fn an_empty_run_has_no_odd_numbers() {
     result.samples.clear();
     let all = summary(&result) + &report::report(&result) + &plot::plot(&result);
     assert!(!all.contains("NaN") && !all.contains("inf"), "{all}");
-    assert_eq!(Histogram::new().mean(), 0);
 }
 
 #[test]
