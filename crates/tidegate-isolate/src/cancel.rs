@@ -6,12 +6,11 @@
 //!
 //! Invariant: no lock is held while a call is cancelled, because that runs user code.
 
+use crate::lock::lock;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
-
-use tidegate_core::internal::contain;
 
 /// Whether a cancel interrupts work that already runs, that is, cancels its `CancelToken`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -189,7 +188,7 @@ impl CallHandle {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         let state = &self.shared.state;
-        state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&state)
     }
 }
 
@@ -362,7 +361,7 @@ impl Drop for InPlace {
 
 impl WorkInPlace {
     fn lock(&self) -> MutexGuard<'_, InPlaceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -446,17 +445,16 @@ struct CallerPause {
 
 impl CallerPause {
     fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waker)
     }
 }
 
 impl Cancellable for CallerPause {
     fn cancel(&self, _asked: Option<Interrupt>) -> CancelOutcome {
         let waker = self.waker().take();
-        // Woken without the lock. The waker may be the user's: its panic is the user's as well, and
-        // must not keep the other targets from being cancelled.
+        // Woken without the lock.
         if let Some(waker) = waker {
-            let _ = contain(|| waker.wake());
+            waker.wake();
         }
         match self.is_over.swap(true, Ordering::Relaxed) {
             true => CancelOutcome::TooLate,

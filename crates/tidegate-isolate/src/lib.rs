@@ -78,6 +78,9 @@
     )
 )]
 
+#[macro_use]
+mod debug;
+
 mod alarm;
 mod breaker;
 mod bulkhead;
@@ -104,6 +107,7 @@ pub mod internal {
 }
 mod isolation;
 mod key;
+mod lock;
 mod metrics;
 mod plugin;
 mod properties;

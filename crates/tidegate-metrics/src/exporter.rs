@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
@@ -13,6 +13,7 @@ use tidegate_core::internal::contain;
 
 use super::plain;
 use super::samples::{Family, Kind, Samples, Value};
+use tidegate_core::internal::lock;
 
 /// Numbers up to this one are exact in a float.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -67,7 +68,7 @@ impl Exporter {
 
     /// Adds a source. Its metrics are exported after those of earlier sources under the same name.
     pub fn add(&self, source: impl Collect + Send + Sync + 'static) {
-        self.sources().push(Arc::new(source));
+        lock(&self.sources).push(Arc::new(source));
     }
 
     /// Returns the metrics as OpenMetrics text, which Prometheus and the OpenTelemetry Collector
@@ -114,17 +115,13 @@ impl Exporter {
             samples.problem("a source exports its own exporter; use another one".to_owned());
             return samples;
         };
-        let sources = self.sources().clone();
+        let sources = lock(&self.sources).clone();
         for source in sources {
             if let Err(panic) = contain(|| source.collect(&mut samples)) {
                 samples.problem(format!("a source panicked: {}", panic.message()));
             }
         }
         samples
-    }
-
-    fn sources(&self) -> MutexGuard<'_, Vec<Source>> {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,7 +137,7 @@ impl Collector for Exporter {
 impl fmt::Debug for Exporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exporter")
-            .field("sources", &self.sources().len())
+            .field("sources", &lock(&self.sources).len())
             .finish()
     }
 }

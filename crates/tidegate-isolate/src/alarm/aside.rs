@@ -15,7 +15,7 @@
 //!   of tokens are rejected, and counted, above [`BACKLOG`].
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use tidegate_core::internal::{PlainTask, trace};
 use tidegate_core::permits::{Permit, Permits};
@@ -24,6 +24,7 @@ use tidegate_pool::{PoolLimits, WorkerPool};
 
 use crate::in_flight::EntryTimeouts;
 use crate::key::Key;
+use crate::lock::lock;
 
 /// The number of tasks of each kind that may wait for a thread, in addition to the bulkhead's own
 /// capacity.
@@ -47,7 +48,7 @@ impl StarvedTasks {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(Arc<CallbackThreads>, Task)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tidegate_core::internal::PlainTask;
 
 use super::handle::CallTimer;
 use crate::in_flight::Flight;
+use tidegate_core::internal::unpoisoned;
 
 /// The largest number of call slots that a thread keeps for its next calls. Calls may be nested,
 /// and calls that a worker ends were begun on another thread, so slots can pile up: above this
@@ -132,7 +133,7 @@ impl CallTimer {
 
     fn spare(&self) -> MutexGuard<'_, Vec<Arc<Flight>>> {
         let spare = self.shared.spare.lock();
-        spare.unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(spare)
     }
 
     #[cold]

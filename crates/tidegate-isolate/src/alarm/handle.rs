@@ -1,7 +1,6 @@
 //! The handles of a timer, held by the isolation and its commands, and of a command's callback
 //! threads.
 
-use std::fmt;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
@@ -170,13 +169,7 @@ impl CallTimer {
     }
 }
 
-impl fmt::Debug for CallTimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Alarms")
-            .field("in_flight", &self.in_flight())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(CallTimer, this => in_flight: this.in_flight());
 
 /// A command's handle to its [`CallbackThreads`]; the timer knows the threads until this is
 /// dropped.

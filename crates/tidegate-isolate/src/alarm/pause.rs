@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use tidegate_core::internal::PlainTask;
@@ -10,6 +10,7 @@ use tidegate_core::internal::PlainTask;
 use super::aside::CallbackThreads;
 use super::handle::CallTimer;
 use super::tasks::TimerTaskId;
+use crate::lock::lock;
 
 /// A future that is ready at its time, or earlier if the timer ends. Dropping it cancels the timer
 /// task.
@@ -86,7 +87,7 @@ impl WakerSlot {
     }
 
     fn put(&self, waker: Option<Waker>) -> Option<Waker> {
-        let mut mine = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mine = lock(&self.0);
         std::mem::replace(&mut *mine, waker)
     }
 }

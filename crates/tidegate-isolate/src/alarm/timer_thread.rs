@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_core::internal::{FastClock, PlainTask, contain, trace};
 use tidegate_core::{CancelToken, Clock, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled};
@@ -12,6 +12,7 @@ use super::aside::{CallbackThreads, StarvedTasks};
 use super::tasks::{Due, Tasks};
 use crate::in_flight::{CallbackRunner, EntryTimeouts, Flight};
 use crate::key::Key;
+use crate::lock::lock;
 
 /// The shortest and the longest sleep of a timer that has nothing due, in nanoseconds.
 const PAUSES: (u64, u64) = (1_000_000, 1_000_000_000);
@@ -152,15 +153,15 @@ impl Shared {
     }
 
     pub(super) fn asides(&self) -> MutexGuard<'_, HashMap<u64, Arc<CallbackThreads>>> {
-        self.asides.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.asides)
     }
 
     pub(super) fn flights(&self) -> MutexGuard<'_, Vec<Arc<Flight>>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.flights)
     }
 
     pub(super) fn tasks(&self) -> MutexGuard<'_, Tasks> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tasks)
     }
 
     /// Creates the callback threads of a command; the timer does not know them yet.

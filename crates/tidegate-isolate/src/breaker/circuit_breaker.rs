@@ -1,8 +1,7 @@
 //! The circuit breaker of one dependency: its parts, its settings and its statistics.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate_core::OnUnhandled;
@@ -14,6 +13,7 @@ use super::health::Health;
 use super::state::{BreakerTransition, OnTransition, StateWord};
 use crate::error::ConfigError;
 use crate::key::Key;
+use crate::lock::lock;
 
 /// A circuit breaker in front of one dependency. Methods that depend on time receive it as an
 /// argument.
@@ -175,7 +175,7 @@ impl CircuitBreaker {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.core)
     }
 }
 
@@ -187,12 +187,5 @@ fn limits(config: &BreakerConfig) -> [u64; 3] {
     ]
 }
 
-impl fmt::Debug for CircuitBreaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CircuitBreaker")
-            .field("key", &self.key)
-            .field("state", &self.word.get().state())
-            .field("mode", &self.mode())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(CircuitBreaker, this =>
+    key: this.key, state: this.word.get().state(), mode: this.mode());

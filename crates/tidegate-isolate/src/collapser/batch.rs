@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tidegate_core::internal::discard;
 use tidegate_core::permits::Permit;
@@ -12,6 +12,7 @@ use super::error::CollapserError;
 use crate::alarm::TimerTaskId;
 use crate::error::{Cause, CommandError, contain};
 use crate::key::Key;
+use crate::lock::lock;
 
 pub(super) type Waiting<V, E> = Vec<Promise<V, CollapserError<E>>>;
 /// The slot that holds the open batch.
@@ -106,8 +107,4 @@ impl<V: Clone + Send + 'static, E: Clone + Send + 'static> Receive<V, E> for Wai
             discard(promise.complete(copy));
         }
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

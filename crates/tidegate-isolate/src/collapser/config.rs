@@ -1,10 +1,11 @@
 //! The settings of a collapser: those made in code, and live properties.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::error::ConfigError;
 use crate::key::Key;
+use crate::lock::lock;
 use crate::properties::{COLLAPSER, PropertyOwner, Sources, boolean, millis, number};
 
 /// Which requests may share a batch.
@@ -66,7 +67,7 @@ impl PropertyOwner for Live {
             return Ok(());
         }
         let (config, refused) = self.configured.resolve(sources, &self.key, &self.now());
-        *self.lock() = Arc::new(config);
+        *lock(&self.now) = Arc::new(config);
         let mut refused = refused.into_iter();
         let its_own = refused.find(|error| error.property() == property);
         its_own.map_or(Ok(()), Err)
@@ -100,11 +101,7 @@ impl Live {
 
     /// Returns the settings in force.
     pub(super) fn now(&self) -> Arc<CollapserConfig> {
-        Arc::clone(&self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Arc<CollapserConfig>> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        Arc::clone(&lock(&self.now))
     }
 }
 

@@ -1,7 +1,6 @@
 //! The collapser: collects requests into batches, and runs each batch through a command.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,13 +10,14 @@ use tidegate_core::internal::PlainTask;
 use tidegate_core::permits::Permit;
 use tidegate_promise::{Completion, Outcome, promise_with_error};
 
-use super::batch::{Batch, Due, NEXT_BATCH, Receive, Slot, Waiting, lock};
+use super::batch::{Batch, Due, NEXT_BATCH, Receive, Slot, Waiting};
 use super::config::{CollapserConfig, CollapserScope, Live};
 use super::error::CollapserError;
 use crate::cancel::CallHandle;
 use crate::command::Command;
 use crate::error::{Cause, CommandError, ConfigError, Rejection, contain};
 use crate::event::Event;
+use crate::lock::lock;
 use crate::properties::PropertyOwner;
 use crate::request::{CacheOwner, RequestContext};
 
@@ -325,10 +325,4 @@ impl<A, V, E> Clone for Collapser<A, V, E> {
     }
 }
 
-impl<A, V, E> fmt::Debug for Collapser<A, V, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Collapser")
-            .field("config", &self.shared.live.now())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([A, V, E] Collapser<A, V, E>, this => config: this.shared.live.now());

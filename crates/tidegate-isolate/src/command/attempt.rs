@@ -170,7 +170,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         run: impl FnOnce(Self) -> Answer<T, E>,
     ) -> Answer<T, E> {
         self.options.release_run(&mut *first);
-        let within = wait_graph::enter(first.id());
+        let within = wait_graph::enter(first.callers().id);
         // If `run` panics, the guard ends the run for the calls that share it.
         let owner = SharedRunGuard::new(first);
         let answer = run(self);
@@ -204,19 +204,19 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         }
         let handle = self.options.take_handle().unwrap_or_else(HandleOfCall::new);
         let run = HandleOfCall::of_run(Some(&handle));
-        first.begun_by(&run);
+        first.callers().begun_by(&run);
         let token = CancelToken::new();
-        let waiting = first.begin_wait(&handle, &token, self.options.is_attempt);
-        if token.is_cancelled() && first.close_if_alone() {
+        first.begin_wait(&handle, &token, self.options.is_attempt);
+        if first.callers().are_gone() {
             drop(SharedRunGuard::new(first));
             return self.deny(Cause::Cancelled);
         }
         let run_handle = run.handle();
         self.options.rare().handle = Some(run);
-        let within = wait_graph::enter(first.id());
-        let mine = first.copy_of(self.queue_uncached(work), run_handle);
+        let within = wait_graph::enter(first.callers().id);
+        let mine = first.start(self.queue_uncached(work), run_handle);
         drop(within);
-        shared.wait_out(mine, &token, waiting)
+        shared.wait_out(mine, &token)
     }
 
     /// Runs the call like `with_cache`, for a `run` that returns a future. A call without a request
@@ -245,7 +245,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
                 Some(CacheLookup::Miss(first)) => first,
             };
             self.options.release_run(&mut *first);
-            let id = first.id();
+            let id = first.callers().id;
             // If `run` panics, the guard ends the run for the calls that share it.
             let guard = SharedRunGuard::new(first);
             let within = wait_graph::enter(id);

@@ -1,7 +1,6 @@
 //! The builder of a command.
 
 use std::any::TypeId;
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -310,12 +309,5 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
     }
 }
 
-impl<T, E> fmt::Debug for CommandBuilder<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommandBuilder")
-            .field("key", &self.key)
-            .field("group", &self.group)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([T, E] CommandBuilder<T, E>, this =>
+    key: this.key, group: this.group, config: this.config);

@@ -20,7 +20,7 @@ use super::report::CallRecord;
 use super::shared::Shared;
 use crate::alarm::Pause;
 use crate::error::{Cause, CommandError, Rejection};
-use crate::request::{Answer, RequestContext, SharedAnswer, SharedFuture, WaitInRun, take};
+use crate::request::{Answer, RequestContext, SharedAnswer, SharedFuture, take};
 
 /// No timeout.
 const NEVER: u64 = u64::MAX;
@@ -38,10 +38,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let deadline = start.saturating_add(timeout);
         state.alarms.arm(&flight, deadline, state.aside.id(), true);
         let handle = options.handle().cloned();
-        let enter = |handle| copies.enter(handle, flight.token(), options.is_attempt);
-        let waiting = handle.as_ref().map(enter);
+        if let Some(handle) = &handle {
+            copies.enter(handle, flight.token(), options.is_attempt);
+        }
         let answer = copies.wait(flight.token());
-        drop(waiting);
         flight.finish();
         state.alarms.keep_flight(flight);
         answer.unwrap_or_else(|| {
@@ -59,10 +59,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         &self,
         copies: Box<dyn SharedAnswer<T, E>>,
         token: &CancelToken,
-        waiting: WaitInRun,
     ) -> Answer<T, E> {
         let answer = copies.wait(token);
-        drop(waiting);
         answer.unwrap_or_else(|| Err(CommandError::new(&self.state.key, Cause::Cancelled)))
     }
 

@@ -379,13 +379,14 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
                 completed(self.lead_here(first, |call| call.run_here(work)))
             }
             Ok(Some(CacheLookup::Miss(first))) => {
-                let _within = wait_graph::enter(first.id());
+                let _within = wait_graph::enter(first.callers().id);
                 // The run belongs to all calls that share it, and has a handle of its own.
                 let run = HandleOfCall::new();
-                first.begun_by(&run);
+                first.callers().begun_by(&run);
                 let (handle, run_handle) = (self.options.take_handle(), run.handle());
                 self.options.rare().handle = Some(run);
-                first.completion_of(self.queue_uncached(work), run_handle, handle)
+                let mine = first.start(self.queue_uncached(work), run_handle);
+                mine.completion(handle.as_ref()).0
             }
             Err(error) => Completion::failed(error),
         }
@@ -477,11 +478,5 @@ where
     }
 }
 
-impl<T, E> fmt::Debug for Call<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
-            .field("command", &self.command)
-            .field("criticality", &self.options.criticality)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([T, E] Call<T, E>, this =>
+    command: this.command, criticality: this.options.criticality);

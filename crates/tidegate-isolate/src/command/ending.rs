@@ -13,7 +13,7 @@
 
 use super::admission::Admission;
 use super::options::MaybeOptions;
-use super::outcome::{WorkResult, late};
+use super::outcome::{WorkEnd, late};
 use super::report::CallRecord;
 use super::shared::Shared;
 use crate::breaker::{Settlement, Ticket};
@@ -168,7 +168,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         &self,
         maybe_options: MaybeOptions<'_, T, E>,
         call: Admission,
-        result: WorkResult<T, E>,
+        result: WorkEnd<T, E>,
     ) -> Result<T, CommandError<E>> {
         let state = &*self.state;
         let now = state.now();
@@ -185,7 +185,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         state.alarms.keep_flight(flight);
         let times = Times { start, began, now };
         match result {
-            Ok(Ok(Ok(value))) if in_time => {
+            WorkEnd::Value(value) if in_time => {
                 state.report(ticket, times, Ended::Success);
                 if self.is_watched(state.flags(), &maybe_options) {
                     self.emitted();
@@ -209,7 +209,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         &self,
         maybe_options: MaybeOptions<'_, T, E>,
         (ticket, times): (Ticket, Times),
-        result: WorkResult<T, E>,
+        result: WorkEnd<T, E>,
         late: Option<u64>,
     ) -> Result<T, CommandError<E>> {
         let state = &*self.state;

@@ -20,7 +20,6 @@
 //! permit is given back when the entry is dropped, and only then. A call that was cancelled or timed
 //! out and still holds its permit counts as overstaying.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -114,25 +113,16 @@ impl Entry {
     /// [`cancel`](Entry::cancel). It does not count after the deadline either: the call then counts
     /// as timed out.
     pub fn verdict(&self, verdict: impl Into<Verdict>) -> bool {
-        let (state, call) = (&*self.state, self.call());
-        let now = state.now();
-        let stopped = self
-            .word
-            .report(|| state.stop_entry(call, now, Sample::Latency));
-        self.counts(stopped, verdict.into(), now)
+        let (stopped, now) = self.stop(Sample::Latency);
+        self.counts(stopped, verdict.into().into(), now)
     }
 
     /// Does what [`verdict`](Entry::verdict) does, for a holder that shares the entry with nobody:
     /// without the exchange that decides between two verdicts.
     #[doc(hidden)]
     pub fn verdict_alone(&mut self, verdict: impl Into<Verdict>) -> bool {
-        let now = self.state.now();
-        let call = self.call.as_ref().expect(HAS_ADMISSION);
-        let state = &self.state;
-        let stopped = self
-            .word
-            .report_alone(|| state.stop_entry(call, now, Sample::Latency));
-        self.counts(stopped, verdict.into(), now)
+        let (stopped, now) = self.stop_alone();
+        self.counts(stopped, verdict.into().into(), now)
     }
 
     /// Does what [`verdict`](Entry::verdict) does, without a sample for the adaptive limit: for a
@@ -140,16 +130,9 @@ impl Entry {
     /// call: the call counts as failed, but not for the breaker.
     #[doc(hidden)]
     pub fn verdict_unsampled(&self, verdict: Option<Verdict>) -> bool {
-        let (state, call) = (&*self.state, self.call());
-        let now = state.now();
-        let stopped = self
-            .word
-            .report(|| state.stop_entry(call, now, Sample::None));
-        if let (None, Some(Stopped::InTime)) = (verdict, &stopped) {
-            self.report_outcome(call, Ended::Unserved, now);
-            return true;
-        }
-        self.counts(stopped, verdict.unwrap_or(Verdict::Ignored), now)
+        let (stopped, now) = self.stop(Sample::None);
+        let ended = verdict.map_or(Ended::Unserved, Ended::from);
+        self.counts(stopped, ended, now)
     }
 
     /// Leaves this much out of the time of the call, because its caller has used it: out of the
@@ -163,14 +146,31 @@ impl Entry {
         }
     }
 
+    /// Stops the timeout of the call, if this is the first report, and reads the clock.
+    #[inline(always)]
+    fn stop(&self, sample: Sample) -> (Option<Stopped>, u64) {
+        let (state, now) = (&*self.state, self.state.now());
+        let finish = || state.stop_entry(self.call(), now, sample);
+        (self.word.report(finish), now)
+    }
+
+    /// The same for a holder that shares the entry with no other.
+    #[inline(always)]
+    fn stop_alone(&mut self) -> (Option<Stopped>, u64) {
+        let (state, now) = (&*self.state, self.state.now());
+        let call = self.call.as_ref().expect(HAS_ADMISSION);
+        let finish = || state.stop_entry(call, now, Sample::Latency);
+        (self.word.report_alone(finish), now)
+    }
+
     /// Reports the outcome of a call that its holder has stopped. Returns `true` if the verdict
     /// counts.
     #[inline(always)]
-    fn counts(&self, stopped: Option<Stopped>, verdict: Verdict, now: u64) -> bool {
+    fn counts(&self, stopped: Option<Stopped>, ended: Ended, now: u64) -> bool {
         let call = self.call();
         match stopped {
             Some(Stopped::InTime) => {
-                self.report_outcome(call, verdict.into(), now);
+                self.report_outcome(call, ended, now);
                 true
             }
             Some(Stopped::Late) => {
@@ -246,12 +246,7 @@ impl Entry {
     /// Returns the error of a call that timed out, or that was stopped with its isolation, before
     /// the verdict. An entry that already has a verdict is only dropped.
     pub fn end<E>(mut self, verdict: impl Into<Verdict>) -> Result<(), CommandError<E>> {
-        let now = self.state.now();
-        let call = self.call.as_ref().expect(HAS_ADMISSION);
-        let state = &self.state;
-        let stopped = self
-            .word
-            .report_alone(|| state.stop_entry(call, now, Sample::Latency));
+        let (stopped, now) = self.stop_alone();
         self.settled(stopped, verdict.into(), now)
     }
 
@@ -263,11 +258,7 @@ impl Entry {
     /// The same as those of `end`.
     #[doc(hidden)]
     pub fn settle<E>(&self, verdict: Verdict) -> Result<(), CommandError<E>> {
-        let (state, call) = (&*self.state, self.call());
-        let now = state.now();
-        let stopped = self
-            .word
-            .report(|| state.stop_entry(call, now, Sample::Latency));
+        let (stopped, now) = self.stop(Sample::Latency);
         self.settled(stopped, verdict, now)
     }
 
@@ -279,15 +270,13 @@ impl Entry {
         verdict: Verdict,
         now: u64,
     ) -> Result<(), CommandError<E>> {
-        let call = self.call();
         match stopped {
             None => Ok(()),
             Some(Stopped::InTime) => {
-                self.report_outcome(call, verdict.into(), now);
+                self.report_outcome(self.call(), verdict.into(), now);
                 Ok(())
             }
-            Some(Stopped::Late) => Err(self.ended_by(call.ended_late(), call.late(), now)),
-            Some(Stopped::Expired) => Err(self.ended_by_timer(now)),
+            Some(stopped) => Err(self.ended_late(&stopped, now)),
         }
     }
 
@@ -313,17 +302,24 @@ impl Entry {
     /// [`Cause::event`] returns the event that is counted. If the call has already timed out, it
     /// counts as timed out, and so does the error.
     pub fn fail<E>(self, cause: Cause<E>) -> CommandError<E> {
-        let (state, call) = (&*self.state, self.call());
-        let now = state.now();
         let sample = match cause {
             Cause::TimedOut(_) => Sample::Dropped,
             _ => Sample::Latency,
         };
-        match self.word.report(|| state.stop_entry(call, now, sample)) {
-            None => CommandError::new(&state.key, cause),
+        let (stopped, now) = self.stop(sample);
+        match stopped {
+            None => CommandError::new(&self.state.key, cause),
             Some(Stopped::InTime) => self.ended_by(Ended::by(&cause), cause, now),
-            Some(Stopped::Late) => self.ended_by(call.ended_late(), call.late(), now),
-            Some(Stopped::Expired) => self.ended_by_timer(now),
+            Some(stopped) => self.ended_late(&stopped, now),
+        }
+    }
+
+    /// Returns the error of a call that was stopped too late.
+    fn ended_late<E>(&self, stopped: &Stopped, now: u64) -> CommandError<E> {
+        let call = self.call();
+        match stopped {
+            Stopped::Expired => self.ended_by_timer(now),
+            _ => self.ended_by(call.ended_late(), call.late(), now),
         }
     }
 
@@ -525,14 +521,7 @@ impl Drop for Entry {
     }
 }
 
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
-            .field("command", &self.state.key)
-            .field("is_reported", &self.word.is_reported())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Entry, this => command: this.state.key, is_reported: this.word.is_reported());
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Admits a call as an entry. Does not wait for a permit, and tries no fallback.

@@ -18,8 +18,7 @@
 //! listeners and the closure run there. If the executor refuses the signal, the permit goes back on
 //! that thread, and the rest runs on the callback threads of the command.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Wake, Waker};
 
 use tidegate_core::Executor;
@@ -35,6 +34,7 @@ use crate::breaker::{Settlement, Ticket};
 use crate::bulkhead::Place;
 use crate::error::{Cause, CommandError, Rejection, contain};
 use crate::isolation::state::State;
+use crate::lock::lock;
 use crate::plugin::CallStage;
 use crate::request::RequestContext;
 
@@ -102,13 +102,7 @@ impl Drop for PendingEntry {
     }
 }
 
-impl fmt::Debug for PendingEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingEntry")
-            .field("is_pending", &self.is_pending())
-            .finish()
-    }
-}
+debug_fields!(PendingEntry, this => is_pending: this.is_pending());
 
 /// A wait without its types.
 trait Waits: Send + Sync {
@@ -455,7 +449,7 @@ where
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Pending<T, E, F>>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pending)
     }
 }
 

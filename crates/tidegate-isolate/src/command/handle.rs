@@ -169,10 +169,4 @@ impl<T, E> Clone for Command<T, E> {
     }
 }
 
-impl<T, E> fmt::Debug for Command<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Command")
-            .field("key", &self.shared.state.key)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([T, E] Command<T, E>, this => key: this.shared.state.key);

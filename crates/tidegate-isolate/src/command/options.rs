@@ -151,7 +151,9 @@ impl<T, E> CallOptions<T, E> {
     #[cold]
     pub(super) fn own_run(&mut self, first: Box<dyn RunOwner<T, E>>) {
         let rare = self.rare();
-        first.begun_by(rare.handle.get_or_insert_with(HandleOfCall::new));
+        first
+            .callers()
+            .begun_by(rare.handle.get_or_insert_with(HandleOfCall::new));
         rare.owner = Some(SharedRunGuard::new(first));
     }
 

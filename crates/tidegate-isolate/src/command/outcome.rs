@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use tidegate_core::CaughtPanic;
 use tidegate_core::internal::discard;
 
 use super::options::{CallOptions, MaybeOptions};
@@ -26,12 +25,35 @@ pub(super) fn late<E>(timeout: u64) -> Cause<E> {
     }
 }
 
-/// The message of a hook that rejected a call just before the work. It counts as a failure of the
-/// work.
-pub(super) struct HookRefusal(pub(super) String);
+/// How the work of a call ended.
+pub(super) enum WorkEnd<T, E> {
+    Value(T),
+    Error(E),
+    /// The work panicked, or a hook rejected the call just before it. Both count as a failure of the
+    /// work.
+    Panic(String),
+}
 
-/// The result of the work: a panic, a rejection by a hook, or what the work returned.
-pub(super) type WorkResult<T, E> = Result<Result<Result<T, E>, HookRefusal>, CaughtPanic>;
+impl<T, E> WorkEnd<T, E> {
+    /// Runs the work, which may begin with a hook that rejects the call. Contains a panic.
+    #[inline(always)]
+    pub(super) fn of(work: impl FnOnce() -> Result<Result<T, E>, String>) -> Self {
+        match contain(work) {
+            Ok(Ok(answer)) => answer.into(),
+            Ok(Err(message)) | Err(message) => Self::Panic(message),
+        }
+    }
+}
+
+impl<T, E> From<Result<T, E>> for WorkEnd<T, E> {
+    #[inline(always)]
+    fn from(answer: Result<T, E>) -> Self {
+        match answer {
+            Ok(value) => Self::Value(value),
+            Err(error) => Self::Error(error),
+        }
+    }
+}
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Returns `true` if a hook, a listener, an observer or a log receives a call that succeeded.
@@ -187,7 +209,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     /// Returns the cause for work that failed or was late. `timeout` is the timeout in nanoseconds
     /// if the call timed out.
-    pub(super) fn cause_of(&self, result: WorkResult<T, E>, timeout: Option<u64>) -> Cause<E> {
+    pub(super) fn cause_of(&self, result: WorkEnd<T, E>, timeout: Option<u64>) -> Cause<E> {
         if let Some(timeout) = timeout {
             // No caller receives the result. Its `Drop` is user code: a panic there must not stop
             // the end.
@@ -195,7 +217,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             return late(timeout);
         }
         match result {
-            Ok(Ok(Err(error))) => {
+            WorkEnd::Error(error) => {
                 let is_bad = |error: &E| {
                     let predicate = self.is_bad_request.as_ref();
                     let is_bad = predicate.map(|is_bad| contain(|| is_bad(error)));
@@ -211,10 +233,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                     Cause::Failed(error)
                 }
             }
-            Ok(Err(HookRefusal(message))) => Cause::Panicked(message),
-            Err(panic) => Cause::Panicked(panic.message().to_owned()),
+            WorkEnd::Panic(message) => Cause::Panicked(message),
             // Not reached: a value that came in time is a success, and the callers handle it.
-            Ok(Ok(Ok(_))) => Cause::Cancelled,
+            WorkEnd::Value(_) => Cause::Cancelled,
         }
     }
 

@@ -22,17 +22,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tidegate_core::CancelToken;
-use tidegate_core::internal::{contain, trace};
+use tidegate_core::internal::trace;
 
 use super::admission::{Admission, Denied};
 use super::ending::Ended;
 use super::options::{CallOptions, MaybeOptions, discard};
-use super::outcome::{HookRefusal, WorkResult};
+use super::outcome::WorkEnd;
 use super::permit_wait::PermitWait;
 use super::report::CallRecord;
 use super::shared::Shared;
 use super::traced::{Around, outcome};
-use crate::error::{Cause, CommandError, Rejection};
+use crate::error::{Cause, CommandError, Rejection, contain};
 use crate::isolation::state::WATCHED;
 use crate::plugin::CallStage;
 use crate::request::{Answer, CacheLookup, RequestContext};
@@ -197,7 +197,7 @@ where
             let _entered = request.map(RequestContext::enter);
             if let Some(work) = work.take() {
                 if state.flags() & WATCHED != 0 {
-                    state.hook(CallStage::ExecutionStart).map_err(HookRefusal)?;
+                    state.hook(CallStage::ExecutionStart)?;
                 }
                 future.set(Some(work(call.flight.token().clone())));
             }
@@ -217,9 +217,8 @@ where
                 }
                 return Poll::Pending;
             }
-            Ok(Ok(Poll::Ready(answer))) => Ok(Ok(answer)),
-            Ok(Err(refusal)) => Ok(Err(refusal)),
-            Err(panic) => Err(panic),
+            Ok(Ok(Poll::Ready(answer))) => answer.into(),
+            Ok(Err(message)) | Err(message) => WorkEnd::Panic(message),
         };
         Poll::Ready(this.end(result))
     }
@@ -229,11 +228,11 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
     /// Ends a call that has expired, and drops its work.
     #[cold]
     fn expired(&mut self) -> Answer<T, E> {
-        self.end(Ok(Err(HookRefusal(String::new()))))
+        self.end(WorkEnd::Panic(String::new()))
     }
 
     #[inline(always)]
-    fn end(&mut self, result: WorkResult<T, E>) -> Answer<T, E> {
+    fn end(&mut self, result: WorkEnd<T, E>) -> Answer<T, E> {
         // Dropped before the permit is given back: the permit is held until the work has really
         // ended.
         self.drop_future();
@@ -252,7 +251,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Running<'_, T, E, F, W> {
 
     #[cold]
     #[inline(never)]
-    fn end_with_options(&mut self, call: Admission, result: WorkResult<T, E>) -> Answer<T, E> {
+    fn end_with_options(&mut self, call: Admission, result: WorkEnd<T, E>) -> Answer<T, E> {
         let within = self.options.enter_run();
         let answer = self
             .shared

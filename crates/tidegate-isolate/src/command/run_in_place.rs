@@ -9,10 +9,10 @@
 //! load of the count, a coarse clock reading, one addition, the error.
 
 use tidegate_core::CancelToken;
-use tidegate_core::internal::{contain, trace};
+use tidegate_core::internal::trace;
 
 use super::options::MaybeOptions;
-use super::outcome::HookRefusal;
+use super::outcome::WorkEnd;
 use super::shared::Shared;
 use crate::error::CommandError;
 use crate::isolation::state::WATCHED;
@@ -63,9 +63,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             },
         };
         let around = (maybe_options.enter_context(), state.gate.hold());
-        let result = contain(|| {
+        let result = WorkEnd::of(|| {
             if flags & WATCHED != 0 {
-                state.hook(CallStage::ExecutionStart).map_err(HookRefusal)?;
+                state.hook(CallStage::ExecutionStart)?;
             }
             Ok(work(call.flight.token()))
         });

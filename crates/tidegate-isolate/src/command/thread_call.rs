@@ -6,7 +6,7 @@
 //! once, so the work runs at most once and the caller is notified at most once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tidegate_core::internal::{PlainTask, discard, discard_all};
 use tidegate_core::permits::Permit;
@@ -18,7 +18,7 @@ use super::admission::{Admission, Denied};
 use super::ending::{Ended, Times};
 use super::installed_context::InstalledContext;
 use super::options::CallOptions;
-use super::outcome::{HookRefusal, WorkResult};
+use super::outcome::WorkEnd;
 use super::shared::Shared;
 use crate::bulkhead::Criticality;
 use crate::cancel::{CancelOutcome, Cancellable, HandleOfCall, Interrupt};
@@ -27,6 +27,7 @@ use crate::event::Event;
 use crate::in_flight::{Flight, OnTimeout, SeenCall, WorkState};
 use crate::isolation::RegisteredPool;
 use crate::isolation::state::INTERRUPTS_ON_CANCEL;
+use crate::lock::lock;
 use crate::plugin::{CallStage, Install};
 use crate::request::RequestContext;
 use crate::request::wait_graph::{self, RunId};
@@ -105,10 +106,15 @@ pub(super) struct ThreadCall<T: Send + 'static, E: Send + 'static, F> {
     began: AtomicU64,
     /// The key of the job in the pool's queue. Written after the job was queued.
     place: AtomicU64,
+    parts: Mutex<Parts<T, E, F>>,
+}
+
+/// The parts of a call that are taken once.
+struct Parts<T: Send + 'static, E: Send + 'static, F> {
     /// Taken by the worker that starts the work, or by the thread that cleans up after an early end.
-    pending: Mutex<Option<PendingWork<F>>>,
+    pending: Option<PendingWork<F>>,
     /// Taken by the thread that notifies the caller.
-    recipient: Mutex<Option<Recipient<T, E>>>,
+    recipient: Option<Recipient<T, E>>,
 }
 
 /// The work of a call, and what the worker needs to run it.
@@ -143,8 +149,10 @@ where
             call,
             began: AtomicU64::new(u64::MAX),
             place: AtomicU64::new(NOWHERE),
-            pending: Mutex::new(Some(pending)),
-            recipient: Mutex::new(Some(recipient)),
+            parts: Mutex::new(Parts {
+                pending: Some(pending),
+                recipient: Some(recipient),
+            }),
         })
     }
 
@@ -156,7 +164,7 @@ where
     pub(super) fn listen(self: &Arc<Self>) {
         self.flight()
             .set_timeout_target(Arc::clone(self) as Arc<dyn OnTimeout>);
-        if let Some(Recipient::Completion(promise, ..)) = &*self.recipient() {
+        if let Some(Recipient::Completion(promise, ..)) = &lock(&self.parts).recipient {
             let call = Arc::clone(self);
             promise.on_cancel(move || {
                 call.cancel(None);
@@ -189,7 +197,7 @@ where
                     let refused = self.pool.refusal_of(why);
                     self.refuse(refused);
                     self.keep_flight();
-                    return Err((Cause::Rejected(refused), self.recipient().take()));
+                    return Err((Cause::Rejected(refused), lock(&self.parts).recipient.take()));
                 }
                 Ok(())
             }
@@ -206,7 +214,7 @@ where
             self.began.store(u64::MAX, Ordering::Relaxed);
             return;
         }
-        let Some(pending) = self.pending().take() else {
+        let Some(pending) = lock(&self.parts).pending.take() else {
             unreachable!("only the worker that starts the call takes its work");
         };
         let running = state.running.fetch_add(1, Ordering::Relaxed) + 1;
@@ -225,9 +233,9 @@ where
         }
         let installed = InstalledContext::install(&state.plugins, context, captured);
         let within = wait_graph::set(within);
-        let result: WorkResult<T, E> = tidegate_core::internal::contain(|| {
-            state.hook(CallStage::ThreadStart).map_err(HookRefusal)?;
-            state.hook(CallStage::ExecutionStart).map_err(HookRefusal)?;
+        let result = WorkEnd::of(|| {
+            state.hook(CallStage::ThreadStart)?;
+            state.hook(CallStage::ExecutionStart)?;
             Ok(work(self.flight().token()))
         });
         drop(within);
@@ -236,7 +244,7 @@ where
 
     /// Ends the call after its work has returned. `within` is the context that is installed for the
     /// work.
-    fn end(&self, result: WorkResult<T, E>, held: HeldPermits, within: InstalledContext) {
+    fn end(&self, result: WorkEnd<T, E>, held: HeldPermits, within: InstalledContext) {
         let state = &*self.shared.state;
         let now = state.now();
         let first = self.flight().finish();
@@ -258,7 +266,7 @@ where
         self.sample(now, !in_time);
         self.give_back(held, now);
         let raw = match result {
-            Ok(Ok(Ok(value))) if in_time => Ok(value),
+            WorkEnd::Value(value) if in_time => Ok(value),
             other => {
                 let late = (!in_time).then_some(self.call.timeout);
                 Err(self.shared.cause_of(other, late))
@@ -292,16 +300,14 @@ where
     /// this thread must not run: it may belong to the timer or to another command. A blocked caller
     /// runs them itself; otherwise a callback thread of the command does.
     fn finish_elsewhere(self: Arc<Self>, early_end: EarlyEnd) {
-        let mut recipient = self.recipient();
-        if let Some(Recipient::Caller(promise)) =
-            recipient.take_if(|recipient| recipient.is_waiting())
-        {
-            drop(recipient);
+        let mut parts = lock(&self.parts);
+        let waiting = parts.recipient.take_if(|recipient| recipient.is_waiting());
+        drop(parts);
+        if let Some(Recipient::Caller(promise)) = waiting {
             // Moves the reference into the message: if it is the last one, its drop runs user code.
             let _ = promise.succeed(CallerMessage::EndedEarly(self, early_end));
             return;
         }
-        drop(recipient);
         let state = &*self.shared.state;
         let (alarms, aside) = (state.alarms.clone(), Arc::clone(&state.aside));
         let end = PlainTask::named("end of a call", move || self.end_aside(early_end));
@@ -311,7 +317,7 @@ where
     /// Ends a call whose caller has a completion. Runs on a callback thread of the command.
     fn end_aside(&self, early_end: EarlyEnd) {
         let cause = self.clean_up(early_end);
-        let recipient = self.recipient().take();
+        let recipient = lock(&self.parts).recipient.take();
         if let Some(Recipient::Completion(promise, mut options, _place)) = recipient {
             let state = &*self.shared.state;
             let (context, captured) = (options.context.clone(), options.take_captured());
@@ -342,7 +348,7 @@ where
 
     /// Notifies the caller that its call was cancelled, once.
     fn notify_cancelled(&self, cause: Cause<E>) {
-        let Some(recipient) = self.recipient().take() else {
+        let Some(recipient) = lock(&self.parts).recipient.take() else {
             return;
         };
         match recipient {
@@ -373,7 +379,7 @@ where
     /// Notifies the caller, once, on a thread that may run user code. The fallback and the
     /// listeners of a completion run in the context of the work, if there is one.
     fn deliver(&self, raw: WorkAnswer<T, E>, within: Option<InstalledContext>) {
-        let Some(recipient) = self.recipient().take() else {
+        let Some(recipient) = lock(&self.parts).recipient.take() else {
             return;
         };
         match recipient {
@@ -401,7 +407,7 @@ where
 
     /// Drops work that will not run.
     fn drop_pending(&self, now: u64) {
-        let pending = self.pending().take();
+        let pending = lock(&self.parts).pending.take();
         if let Some(pending) = pending {
             let PendingWork { held, .. } = pending;
             self.give_back(held, now);
@@ -424,16 +430,6 @@ where
     fn keep_flight(&self) {
         let alarms = &self.shared.state.alarms;
         alarms.keep_flight(Arc::clone(&self.call.flight));
-    }
-
-    fn recipient(&self) -> MutexGuard<'_, Option<Recipient<T, E>>> {
-        self.recipient
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pending(&self) -> MutexGuard<'_, Option<PendingWork<F>>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -136,10 +136,4 @@ impl UntypedCommand {
     }
 }
 
-impl std::fmt::Debug for UntypedCommand {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UntypedCommand")
-            .field("key", &self.state.key)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(UntypedCommand, this => key: this.state.key);

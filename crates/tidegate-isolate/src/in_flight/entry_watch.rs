@@ -1,6 +1,5 @@
 //! The receivers of the events of one entry, which its holder and the timer share.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::internal::trace::Span;
@@ -22,8 +21,4 @@ impl EntryWatch {
     }
 }
 
-impl fmt::Debug for EntryWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EntryWatch").finish_non_exhaustive()
-    }
-}
+debug_fields!(EntryWatch);

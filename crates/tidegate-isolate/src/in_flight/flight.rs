@@ -12,7 +12,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
 use tidegate_core::internal::PlainTask;
@@ -21,6 +21,7 @@ use tidegate_core::{CancelToken, Clock, Task};
 use super::call_word::{CallWord, EndCause, SeenCall, WorkState};
 use super::entry_watch::EntryWatch;
 use crate::breaker::Ticket;
+use tidegate_core::internal::unpoisoned;
 
 /// The lowest bit of `command_id`: the token is cancelled on timeout.
 const INTERRUPTS: u64 = 1;
@@ -220,7 +221,7 @@ impl Flight {
 
     fn listeners(&self) -> MutexGuard<'_, Listeners> {
         let listeners = self.listeners.lock();
-        listeners.unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(listeners)
     }
 
     /// Expires the call if it is in flight and due at `now`. Returns the time at which it is due,

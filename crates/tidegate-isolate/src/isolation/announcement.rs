@@ -10,7 +10,8 @@
 //! Listeners are user code and run with no lock held. A removal that comes while the listeners of
 //! the addition run is announced by the thread that runs them, so it never comes first.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::lock::lock;
+use std::sync::Mutex;
 
 /// What the listeners were told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Announcement {
         }
         added();
         if !self.step(Phase::Announcing, Phase::Announced) {
-            *self.lock() = Phase::Removed;
+            *lock(&self.phase) = Phase::Removed;
             removed();
         }
     }
@@ -45,7 +46,7 @@ impl Announcement {
     /// Calls `removed`, once, if the addition was announced. If its listeners still run, their
     /// thread calls it.
     pub(crate) fn remove(&self, removed: impl FnOnce()) {
-        let mut phase = self.lock();
+        let mut phase = lock(&self.phase);
         let before = *phase;
         *phase = match before {
             Phase::Announcing => Phase::RemovedMeanwhile,
@@ -60,15 +61,11 @@ impl Announcement {
 
     /// Goes from one phase to the next. Returns `false` if the phase is another one.
     fn step(&self, from: Phase, to: Phase) -> bool {
-        let mut phase = self.lock();
+        let mut phase = lock(&self.phase);
         let is_from = *phase == from;
         if is_from {
             *phase = to;
         }
         is_from
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Phase> {
-        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

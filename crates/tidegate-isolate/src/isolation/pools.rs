@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::Duration;
 
 use tidegate_core::OnUnhandled;
@@ -19,6 +19,7 @@ use crate::bulkhead::{ConcurrencyStrategy, PoolConfig, ThreadBulkhead};
 use crate::config::CommandConfig;
 use crate::error::{ConfigError, contain};
 use crate::key::Key;
+use crate::lock::lock;
 use crate::properties::{CodeSettings, difference};
 
 /// One pool: its bulkhead and its settings made in code. Shared by all commands that use its key.
@@ -37,9 +38,7 @@ pub(crate) struct RegisteredPool {
 impl RegisteredPool {
     /// Locks the pool's settings made in code.
     pub(crate) fn code_settings(&self) -> MutexGuard<'_, CodeSettings> {
-        self.code_settings
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.code_settings)
     }
 
     /// Returns `true` if a builder with these settings may share the pool: they equal the settings
@@ -208,7 +207,7 @@ impl Pools {
         code_settings: &CodeSettings,
         parts: &mut PoolParts,
     ) -> Result<Arc<RegisteredPool>, NoPool> {
-        let mut pools = self.lock();
+        let mut pools = lock(&self.pools);
         let is_removed = user.is_removed.load(Ordering::Relaxed);
         match pools.by_key.get(key).map(|known| known.share(user, config)) {
             Some(Ok(known)) => return Ok(known),
@@ -248,11 +247,11 @@ impl Pools {
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<RegisteredPool>> {
-        self.lock().by_key.get(key).cloned()
+        lock(&self.pools).by_key.get(key).cloned()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.lock().by_key.len()
+        lock(&self.pools).by_key.len()
     }
 
     /// Returns all pools, in no order, or `None` while another thread adds or removes one.
@@ -262,31 +261,27 @@ impl Pools {
 
     /// Returns all pools, ordered by key.
     pub(crate) fn all(&self) -> Vec<Arc<RegisteredPool>> {
-        let mut all: Vec<_> = self.lock().by_key.values().cloned().collect();
+        let mut all: Vec<_> = lock(&self.pools).by_key.values().cloned().collect();
         sort_pools(&mut all);
         all
     }
 
     /// Removes and returns a pool. Its threads end when the last command that uses it is dropped.
     pub(crate) fn remove(&self, key: &str) -> Option<Arc<RegisteredPool>> {
-        self.lock().by_key.remove(key)
+        lock(&self.pools).by_key.remove(key)
     }
 
     /// Returns the pools that commands of removed keys have made, in no order.
     pub(crate) fn unlisted(&self) -> Vec<Arc<RegisteredPool>> {
         // Its caller drops them without the lock: the last reference may be among them.
-        let pools = self.lock();
+        let pools = lock(&self.pools);
         pools.unlisted.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Says that the isolation has no handle any more. The pools that a command makes later hand
     /// nothing back to the program.
     pub(super) fn stop_taking(&self) {
-        self.lock().has_no_taker = true;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PoolMap> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pools).has_no_taker = true;
     }
 }
 

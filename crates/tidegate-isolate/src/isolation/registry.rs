@@ -3,9 +3,8 @@
 
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate_core::internal::PlainTask;
@@ -23,6 +22,7 @@ use crate::alarm::CallTimer;
 use crate::bulkhead::PoolSnapshot;
 use crate::error::ConfigError;
 use crate::key::Key;
+use crate::lock::lock;
 use crate::metrics::LatencyTotals;
 use crate::plugin::Plugins;
 use crate::properties::{CodeSettings, PREFIX, Settings, Sources, difference};
@@ -393,11 +393,11 @@ fn agree(
 
 impl Inner {
     pub(super) fn states(&self) -> MutexGuard<'_, HashMap<Key, Arc<State>>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.states)
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.names)
     }
 
     /// Returns every pool, also those of removed keys that are still in use, ordered by key.
@@ -447,11 +447,4 @@ pub(super) fn list(states: &HashMap<Key, Arc<State>>) -> Vec<Arc<State>> {
     list
 }
 
-impl fmt::Debug for Isolation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Isolation")
-            .field("keys", &self.len())
-            .field("plugins", &self.inner.plugins)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Isolation, this => keys: this.len(), plugins: this.inner.plugins);

@@ -3,7 +3,8 @@
 //! A key leaves the list when its state is dropped, so that a removed key holds no memory. A weak
 //! reference alone would keep the memory of the state.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use crate::lock::lock;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 /// Weak references to the states of removed keys.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl<S> RemovedKeys<S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, List<S>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.list)
     }
 }
 

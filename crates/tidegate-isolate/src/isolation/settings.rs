@@ -2,7 +2,7 @@
 //! breaker, the bulkhead and the words that every call reads.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tidegate_core::internal::{PlainTask, as_nanos};
 
@@ -15,6 +15,7 @@ use crate::breaker::BreakerMode;
 use crate::bulkhead::{Bulkhead, Woken};
 use crate::config::CommandConfig;
 use crate::error::ConfigError;
+use crate::lock::lock;
 use crate::properties::{CodeSettings, Property, Reading, Settings, merge};
 
 impl State {
@@ -281,8 +282,4 @@ impl State {
         let flags = flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag);
         self.flags.store(flags.sum(), Ordering::Relaxed);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! The end of an isolation: its report, collected from the reports of its pools.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tidegate_core::executor::ExecutorId;
 use tidegate_pool::ShutdownError;
@@ -9,6 +9,7 @@ use tidegate_pool::internal::EndHome;
 use tidegate_promise::{Outcome, Promise, SharedCompletion, promise_on};
 
 use crate::key::Key;
+use crate::lock::lock;
 
 type PoolResult = Result<tidegate_pool::ShutdownReport, ShutdownError>;
 
@@ -89,10 +90,7 @@ pub(super) fn collect(
                 Outcome::Failure(why) => Err(why.clone()),
                 Outcome::Cancelled => Err(ShutdownError::Lost),
             };
-            let done = collector
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .add(at, result);
+            let done = lock(&collector).add(at, result);
             // Completed without the lock: listeners are user code.
             if let Some((promise, report)) = done {
                 let _ = promise.succeed(report);

@@ -15,8 +15,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
+use crate::lock::lock;
 use tidegate_core::internal::CachePadded;
 
 /// The number of threads that have a row of their own.
@@ -103,7 +104,7 @@ struct Free {
 
 impl Number {
     fn take() -> Self {
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = lock(&FREE);
         Self(match free.returned.pop() {
             Some(Reverse(number)) => number,
             None => {
@@ -116,7 +117,7 @@ impl Number {
 
 impl Drop for Number {
     fn drop(&mut self) {
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = lock(&FREE);
         free.returned.push(Reverse(self.0));
     }
 }

@@ -10,10 +10,10 @@
 //! at this moment. Recording is then one relaxed addition. `drain` swaps each step with zero, so that
 //! no record is lost or seen twice while other threads record.
 
-use std::fmt;
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
+use tidegate_core::internal::unpoisoned;
 
 /// Steps in one power of two.
 const STEPS: usize = 32;
@@ -51,7 +51,7 @@ impl Histogram {
 
     #[cold]
     fn record_first(&self, step: usize) {
-        let mut steps = self.steps.write().unwrap_or_else(PoisonError::into_inner);
+        let mut steps = unpoisoned(self.steps.write());
         let make = || (0..LEN).map(|_| AtomicU32::new(0)).collect();
         *steps.get_or_insert_with(make)[step].get_mut() += 1;
     }
@@ -68,7 +68,7 @@ impl Histogram {
 
     /// Frees the steps, and returns the counts that they still held.
     pub(crate) fn free(&self) -> Sparse {
-        let mut steps = self.steps.write().unwrap_or_else(PoisonError::into_inner);
+        let mut steps = unpoisoned(self.steps.write());
         let freed = Self {
             steps: RwLock::new(steps.take()),
         };
@@ -78,13 +78,13 @@ impl Histogram {
 
     /// Returns `true` while the histogram holds memory for its steps.
     pub(crate) fn is_allocated(&self) -> bool {
-        let steps = self.steps.read().unwrap_or_else(PoisonError::into_inner);
+        let steps = unpoisoned(self.steps.read());
         steps.is_some()
     }
 
     fn collect(&self, take: impl Fn(&AtomicU32) -> u32) -> Sparse {
         let mut counts = Vec::new();
-        let steps = self.steps.read().unwrap_or_else(PoisonError::into_inner);
+        let steps = unpoisoned(self.steps.read());
         for (at, step) in steps.iter().flatten().enumerate() {
             // Most steps are empty, and a load is cheaper than a swap.
             if step.load(Ordering::Relaxed) != 0 {
@@ -210,16 +210,8 @@ impl Distribution {
     }
 }
 
-impl fmt::Debug for Distribution {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Distribution")
-            .field("count", &self.count)
-            .field("p50", &self.percentile(50.0))
-            .field("p99", &self.percentile(99.0))
-            .field("max", &self.max())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Distribution, this =>
+    count: this.count, p50: this.percentile(50.0), p99: this.percentile(99.0), max: this.max());
 
 /// Returns the step that `nanos` falls into.
 #[inline]

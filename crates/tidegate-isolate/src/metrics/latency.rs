@@ -6,12 +6,13 @@
 //! when the key has been idle for a window; the sum of what they recorded stays.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use super::cells::thread_number;
 use super::cumulative::{Cumulative, CumulativeLatencies};
 use super::histogram::{Distribution, Histogram, Sparse};
 use super::window::{Edge, WindowConfig};
+use crate::lock::lock;
 
 /// The number of histograms for calls that did not wait.
 const STRIPES: usize = 4;
@@ -159,7 +160,7 @@ impl WindowedHistogram {
     }
 
     fn read(&self, now: u64) -> Distribution {
-        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closed = lock(&self.closed);
         self.close(&mut closed, now);
         let mut all = Distribution::default();
         for (_, bucket) in &closed.list {
@@ -171,7 +172,7 @@ impl WindowedHistogram {
 
     /// Returns everything that was recorded, in the window or before it.
     fn cumulative(&self, now: u64) -> Cumulative {
-        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closed = lock(&self.closed);
         self.close(&mut closed, now);
         let mut all = closed.past;
         for (_, bucket) in &closed.list {
@@ -183,7 +184,7 @@ impl WindowedHistogram {
 
     /// Frees the steps if no latency is in the window.
     fn free_idle(&self, now: u64) {
-        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closed = lock(&self.closed);
         self.close(&mut closed, now);
         if closed.list.is_empty() && self.live.read().is_empty() {
             closed.list = VecDeque::new();

@@ -14,14 +14,15 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::internal::as_nanos;
 
 use super::cells::Cells;
 use crate::error::ConfigError;
+use crate::lock::lock;
 
 /// The length of a window and the number of its buckets.
 ///
@@ -151,7 +152,7 @@ impl<const K: usize> Counts<K> {
 
     /// Returns the counts of the window that ends with the current bucket, including that bucket.
     pub(crate) fn rolling(&self, now: u64) -> [u64; K] {
-        let mut marks = self.lock();
+        let mut marks = lock(&self.marks);
         let totals = self.totals();
         let bucket = self.edge.bucket_of(now);
         // A reader sets a mark too; otherwise events counted before a pause would look new after
@@ -163,7 +164,7 @@ impl<const K: usize> Counts<K> {
 
     /// Returns the counts of the closed buckets of the window, without the current one.
     pub(crate) fn closed(&self, now: u64) -> [u64; K] {
-        let mut marks = self.lock();
+        let mut marks = lock(&self.marks);
         let totals = self.totals();
         let bucket = self.edge.bucket_of(now);
         self.mark(&mut marks, bucket, totals);
@@ -176,7 +177,7 @@ impl<const K: usize> Counts<K> {
     /// bucket that began at that moment, and the counts of the buckets before it. Windows that
     /// closed after all counts had left them are omitted.
     pub(crate) fn closings(&self, now: u64, since: u64) -> Vec<(u64, [u64; K])> {
-        let mut marks = self.lock();
+        let mut marks = lock(&self.marks);
         let totals = self.totals();
         let bucket = self.edge.bucket_of(now);
         let at = |bucket: u64| marks.at_start_of(bucket).unwrap_or(totals);
@@ -194,7 +195,7 @@ impl<const K: usize> Counts<K> {
 
     /// Restarts the window: earlier counts remain in the totals only.
     pub(crate) fn restart(&self, now: u64) {
-        let mut marks = self.lock();
+        let mut marks = lock(&self.marks);
         let totals = self.totals();
         let bucket = self.edge.bucket_of(now);
         marks.list.clear();
@@ -220,7 +221,7 @@ impl<const K: usize> Counts<K> {
     /// Frees the memory of the marks if the window is empty.
     pub(crate) fn shrink(&self, now: u64) {
         if self.is_idle(now) {
-            let mut marks = self.lock();
+            let mut marks = lock(&self.marks);
             marks.list = VecDeque::new();
             self.edge.next.store(0, Ordering::Relaxed);
         }
@@ -246,10 +247,6 @@ impl<const K: usize> Counts<K> {
             marks.list.pop_front();
         }
         self.edge.set(bucket);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Marks<K>> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -321,7 +318,7 @@ impl Peak {
     pub(crate) fn rolling(&self, now: u64, level: u64) -> u64 {
         self.note(now, level);
         let first = (self.edge.bucket_of(now).saturating_add(1)).saturating_sub(self.buckets);
-        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = lock(&self.closed);
         let known = closed.iter().filter(|(bucket, _)| *bucket >= first);
         let current = self.current.load(Ordering::Relaxed);
         known.map(|(_, peak)| *peak).max().unwrap_or(0).max(current)

@@ -1,6 +1,5 @@
 //! All installed plug-ins, and how they are called.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::{OnUnhandled, Unhandled};
@@ -126,14 +125,4 @@ impl Plugins {
     }
 }
 
-impl fmt::Debug for Plugins {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plugins")
-            .field("hooks", &self.hooks.len())
-            .field("on_event", &self.on_event.len())
-            .field("on_command_added", &self.on_command_added.len())
-            .field("on_pool_added", &self.on_pool_added.len())
-            .field("propagators", &self.propagators.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Plugins);

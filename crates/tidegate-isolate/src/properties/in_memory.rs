@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::names::{Named, foreign, parse};
 use super::serial::Serial;
 use super::source::{ChangeListener, PropertySource};
 use crate::error::ConfigError;
+use crate::lock::lock;
 
 /// Properties in memory, which can be set and removed. Clones are handles to the same properties.
 ///
@@ -129,8 +130,4 @@ impl fmt::Debug for Properties {
         let values = lock(&self.shared.values);
         f.debug_map().entries(values.iter()).finish()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,9 @@
 //! A re-entrant lock: one thread at a time, which may enter again.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::lock::lock;
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
+use tidegate_core::internal::unpoisoned;
 
 /// Admits one thread at a time. The thread inside may enter again, because listeners of a change
 /// may make changes themselves.
@@ -24,7 +26,7 @@ impl Serial {
                 }
                 Some(_) => {
                     let waited = self.left.wait(inside);
-                    inside = waited.unwrap_or_else(PoisonError::into_inner);
+                    inside = unpoisoned(waited);
                 }
                 None => {
                     *inside = Some((me, 1));
@@ -36,7 +38,7 @@ impl Serial {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(ThreadId, usize)>> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inside)
     }
 }
 

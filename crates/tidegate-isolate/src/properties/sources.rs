@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::names::{full_name, parse};
 use super::source::{ChangeListener, PropertySource};
 use super::table::{Keys, all};
 use crate::error::ConfigError;
+use crate::lock::lock;
 
 /// A part of an isolation that has properties of its own.
 pub(crate) trait PropertyOwner: Send + Sync {
@@ -126,8 +127,4 @@ impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sources({})", self.sources.len())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

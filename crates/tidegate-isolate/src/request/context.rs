@@ -7,12 +7,11 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use tidegate_core::internal::discard;
@@ -21,6 +20,7 @@ use tidegate_core::{OnUnhandled, Unhandled};
 use super::log::{Log, LogEntry};
 use crate::error::contain;
 use crate::key::Key;
+use crate::lock::lock;
 
 thread_local! {
     static CURRENT: RefCell<Option<RequestContext>> = const { RefCell::new(None) };
@@ -288,14 +288,8 @@ impl RequestContext {
     }
 }
 
-impl fmt::Debug for RequestContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestContext")
-            .field("variables", &lock(&self.shared.variables).len())
-            .field("cached", &lock(&self.shared.cache).len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(RequestContext, this =>
+    variables: lock(&this.shared.variables).len(), cached: lock(&this.shared.cache).len());
 
 /// The future of [`RequestContext::follow`].
 #[must_use = "a future does nothing until it is polled"]
@@ -339,8 +333,4 @@ impl Drop for Entered {
         let left = CURRENT.try_with(|current| current.replace(earlier));
         drop(left);
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,48 +7,28 @@ use tidegate_promise::{Completion, Outcome, Promise};
 
 use super::context::{CacheOwner, RequestContext};
 use super::shared_run::{Answer, LaterCaller, SharedAnswer, copy_of};
-use super::subscribers::{RunInFlight, WaitInRun};
-use super::wait_graph::RunId;
+use super::subscribers::{RunInFlight, Subscribers};
 use crate::cancel::{CallHandle, HandleOfCall};
 use crate::error::{Cause, CommandError, contain};
 use crate::key::Key;
 
 /// Sends the result of a run to the calls that share it.
 pub(crate) trait RunOwner<T, E>: Send {
-    /// Returns the id of the run.
-    fn id(&self) -> RunId;
-    /// Sets the handle that tells when the work of the run begins, before it can begin.
-    fn begun_by(&self, run: &HandleOfCall);
+    /// Returns the callers of the run.
+    fn callers(&self) -> &Subscribers;
     /// Prepares a run on the thread of its caller. `run` cancels it when no caller is left; `handle`
     /// ends the interest of its own caller.
     fn execute_here(&mut self, run: &HandleOfCall, handle: Option<&HandleOfCall>, is_attempt: bool);
     /// Records that the calling thread is going to wait for the run, which does not exist yet.
     /// `handle` ends the wait through `token`.
-    fn begin_wait(
-        &mut self,
-        handle: &HandleOfCall,
-        token: &CancelToken,
-        is_attempt: bool,
-    ) -> WaitInRun;
-    /// Closes the run for other callers, unless there are some. Returns `true` if there are none.
-    fn close_if_alone(&self) -> bool;
+    fn begin_wait(&mut self, handle: &HandleOfCall, token: &CancelToken, is_attempt: bool);
     fn complete_copies(self: Box<Self>, answer: &Answer<T, E>);
     /// Ends the run without a result: calls that share it fail as cancelled, and the next call runs
     /// again.
     fn forget(self: Box<Self>);
-    /// Returns the completion of the call that executes the run, after `run` was started. It is one
-    /// of the copies, and `handle` cancels it. `run_handle` cancels the run itself.
-    fn completion_of(
-        self: Box<Self>,
-        run: Completion<T, CommandError<E>>,
-        run_handle: CallHandle,
-        handle: Option<HandleOfCall>,
-    ) -> Completion<T, CommandError<E>>
-    where
-        T: Send + 'static,
-        E: Send + 'static;
-    /// Returns the copy of a caller that is going to wait for the run that it has started.
-    fn copy_of(
+    /// Connects `run`, which was started, with the calls that share it. Returns the copy of the
+    /// caller that has started it. `run_handle` cancels the run itself.
+    fn start(
         self: Box<Self>,
         run: Completion<T, CommandError<E>>,
         run_handle: CallHandle,
@@ -72,12 +52,8 @@ where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + 'static,
 {
-    fn id(&self) -> RunId {
-        self.copies.interest.callers.id
-    }
-
-    fn begun_by(&self, run: &HandleOfCall) {
-        self.copies.interest.callers.begun_by(run);
+    fn callers(&self) -> &Subscribers {
+        &self.copies.interest.callers
     }
 
     fn execute_here(
@@ -93,23 +69,14 @@ where
             end: Arc::new(|| ()),
         }));
         if let Some(handle) = handle {
-            interest.end_by(handle, is_attempt);
+            interest.execute_for(handle, is_attempt);
         }
     }
 
-    fn begin_wait(
-        &mut self,
-        handle: &HandleOfCall,
-        token: &CancelToken,
-        is_attempt: bool,
-    ) -> WaitInRun {
+    fn begin_wait(&mut self, handle: &HandleOfCall, token: &CancelToken, is_attempt: bool) {
         // Nothing waits for the caller through a run that does not exist yet.
         self.copies.begin_wait();
-        self.copies.enter(handle, token, is_attempt)
-    }
-
-    fn close_if_alone(&self) -> bool {
-        self.copies.interest.callers.close_if_alone()
+        self.copies.enter(handle, token, is_attempt);
     }
 
     fn complete_copies(self: Box<Self>, answer: &Answer<T, E>) {
@@ -134,48 +101,18 @@ where
         forget(promise, &context, (&copies.command, &key), entry);
     }
 
-    fn completion_of(
-        self: Box<Self>,
-        run: Completion<T, CommandError<E>>,
-        run_handle: CallHandle,
-        handle: Option<HandleOfCall>,
-    ) -> Completion<T, CommandError<E>> {
-        let (copies, connect) = self.start(run, run_handle);
-        let mine = Box::new(copies).completion(handle.as_ref()).0;
-        connect();
-        mine
-    }
-
-    fn copy_of(
+    fn start(
         self: Box<Self>,
         run: Completion<T, CommandError<E>>,
         run_handle: CallHandle,
     ) -> Box<dyn SharedAnswer<T, E>> {
-        let (copies, connect) = self.start(run, run_handle);
-        connect();
-        Box::new(copies)
-    }
-}
-
-impl<T, E> FirstCaller<T, E>
-where
-    T: Clone + Send + Sync + 'static,
-    E: Clone + Send + Sync + 'static,
-{
-    /// Returns the copy of this caller, and the function that connects `run`, which was started,
-    /// with all copies.
-    fn start(
-        self,
-        run: Completion<T, CommandError<E>>,
-        run_handle: CallHandle,
-    ) -> (LaterCaller<T, E>, impl FnOnce() + use<T, E>) {
         let FirstCaller {
             promise,
             copies,
             context,
             key,
             entry,
-        } = self;
+        } = *self;
         let (callers, command) = (Arc::clone(&copies.interest.callers), copies.command.clone());
         let run = run.share().ok();
         let run = run.expect("the outcome of a call that has just begun is not taken yet");
@@ -187,20 +124,18 @@ where
             let handle = run_handle;
             callers.set_run(Some(RunInFlight { handle, end }));
         }
-        let connect = move || {
-            run.on_complete(move |outcome| {
-                // The handle of a cancelled run stays: its work may still be interrupted.
-                if !matches!(outcome, Outcome::Cancelled) {
-                    callers.set_run(None);
-                }
-                match outcome {
-                    Outcome::Cancelled => forget(promise, &context, (&command, &key), entry),
-                    // Cannot have been cancelled: the shared reader is private to this module.
-                    outcome => drop(promise.complete(copy_of(outcome, &command))),
-                }
-            });
-        };
-        (copies, connect)
+        run.on_complete(move |outcome| {
+            // The handle of a cancelled run stays: its work may still be interrupted.
+            if !matches!(outcome, Outcome::Cancelled) {
+                callers.set_run(None);
+            }
+            match outcome {
+                Outcome::Cancelled => forget(promise, &context, (&command, &key), entry),
+                // Cannot have been cancelled: the shared reader is private to this module.
+                outcome => drop(promise.complete(copy_of(outcome, &command))),
+            }
+        });
+        Box::new(copies)
     }
 }
 

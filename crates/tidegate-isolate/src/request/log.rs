@@ -1,12 +1,13 @@
 //! The log of a request: the calls that it made, and how each ended.
 
 use std::fmt::Write;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::event::EventSet;
 use crate::key::Key;
+use crate::lock::lock;
 
 /// The largest number of calls in the log of a request.
 pub const MOST_LOGGED: usize = 1000;
@@ -31,7 +32,7 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn add(&self, call: LogEntry) {
-        let mut calls = self.lock();
+        let mut calls = lock(&self.calls);
         if calls.len() < MOST_LOGGED {
             calls.push(call);
         } else {
@@ -40,7 +41,7 @@ impl Log {
     }
 
     pub(super) fn calls(&self) -> Vec<LogEntry> {
-        self.lock().clone()
+        lock(&self.calls).clone()
     }
 
     /// Returns the number of calls that did not fit.
@@ -76,9 +77,5 @@ impl Log {
             }
         }
         text
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<LogEntry>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

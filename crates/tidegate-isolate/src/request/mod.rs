@@ -25,7 +25,6 @@ pub(crate) use self::cache_key::{CacheKey, CacheLookup, CacheScope};
 pub(crate) use self::context::CacheOwner;
 pub(crate) use self::first_caller::RunOwner;
 pub(crate) use self::shared_run::{Answer, SharedAnswer, SharedFuture, take};
-pub(crate) use self::subscribers::WaitInRun;
 
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::{CancelToken, Executor};
@@ -16,12 +15,13 @@ use tidegate_promise::{
 
 use super::context::RequestContext;
 use super::log::LogEntry;
-use super::subscribers::{Subscribers, Subscription, WaitInRun};
+use super::subscribers::{Subscribers, Subscription};
 use super::wait_graph::{self, Waits};
-use crate::cancel::{CancelOutcome, Cancellable, HandleOfCall, Interrupt};
+use crate::cancel::HandleOfCall;
 use crate::error::{Cause, CommandError, Rejection};
 use crate::event::{Event, EventSet};
 use crate::key::Key;
+use crate::lock::lock;
 
 pub(crate) type Answer<T, E> = Result<T, CommandError<E>>;
 pub(crate) type SharedFuture<T, E> = Pin<Box<dyn Future<Output = Answer<T, E>> + Send>>;
@@ -36,8 +36,9 @@ pub(crate) trait SharedAnswer<T, E>: Send {
     /// Returns `true` if there is a result already.
     fn is_done(&self) -> bool;
     /// Registers the wait of a blocked caller, which `handle` ends through `token`.
-    fn enter(&mut self, handle: &HandleOfCall, token: &CancelToken, is_attempt: bool) -> WaitInRun;
-    /// Blocks until there is a result. Returns `None` if the token is cancelled first.
+    fn enter(&mut self, handle: &HandleOfCall, token: &CancelToken, is_attempt: bool);
+    /// Blocks until there is a result. Returns `None` if the token or the caller's handle is
+    /// cancelled first.
     fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>>;
     /// Returns a completion and the slot of its promise. The first to take the promise completes
     /// it. `handle` cancels the completion.
@@ -61,36 +62,6 @@ pub(crate) trait SharedAnswer<T, E>: Send {
 pub(super) struct Run<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     pub(super) answer: SharedCompletion<T, CommandError<E>>,
     pub(super) callers: Arc<Subscribers>,
-}
-
-/// The completion of one caller that shares a run, as its handle cancels it.
-struct SharedCopy<T: Send + 'static, E: Send + 'static> {
-    slot: Slot<T, E>,
-    says_no: Arc<AtomicBool>,
-    callers: Arc<Subscribers>,
-}
-
-impl<T: Send + 'static, E: Send + 'static> Cancellable for SharedCopy<T, E> {
-    fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome {
-        let Some(promise) = take(&self.slot) else {
-            self.callers.interrupt_left(asked);
-            return CancelOutcome::TooLate;
-        };
-        let outcome = self.callers.outcome();
-        let says_no = asked == Some(Interrupt::No);
-        self.says_no.store(says_no, Ordering::Relaxed);
-        // Drops the interest in the run.
-        promise.cancel();
-        outcome
-    }
-
-    fn has_begun(&self) -> bool {
-        self.callers.has_begun()
-    }
-
-    fn is_over(&self) -> bool {
-        self.callers.run().is_none()
-    }
 }
 
 /// A reader of a run that another call executes.
@@ -140,8 +111,13 @@ where
         self.answer.is_done()
     }
 
-    fn enter(&mut self, handle: &HandleOfCall, token: &CancelToken, is_attempt: bool) -> WaitInRun {
-        self.interest.wait(handle, token, is_attempt)
+    fn enter(&mut self, handle: &HandleOfCall, token: &CancelToken, is_attempt: bool) {
+        let token = token.clone();
+        let caller = self.interest.caller(move || {
+            token.cancel_without_hooks();
+            true
+        });
+        caller.join(handle, is_attempt);
     }
 
     fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>> {
@@ -149,6 +125,8 @@ where
             Some(outcome) => copy_of(outcome, &self.command),
             None => match self.answer.wait_with_cancel(token) {
                 Err(WaitError::Interrupted) => return None,
+                // The end of a run without callers reaches this caller, too.
+                _ if self.interest.has_left() => return None,
                 waited => answer_of(waited, &self.command),
             },
         };
@@ -179,15 +157,10 @@ where
             return (copy, Slot::default());
         }
         let slot = Slot::default();
-        let cancels = handle.map(|handle| {
-            let says_no = interest.says_no();
-            let (slot, callers) = (Arc::clone(&slot), Arc::clone(&interest.callers));
-            let copy = SharedCopy {
-                slot,
-                says_no,
-                callers,
-            };
-            (handle, Arc::new(copy))
+        let caller = handle.map(|handle| {
+            let slot = Arc::clone(&slot);
+            let cancel = move || take(&slot).map(Promise::cancel).is_some();
+            (handle, interest.caller(cancel))
         });
         promise.on_cancel(move || drop(interest));
         put(&slot, promise);
@@ -201,10 +174,8 @@ where
             // Fails if the caller has cancelled its copy, which then needs no result.
             let _ = promise.complete(answer);
         });
-        if let Some((handle, cancels)) = cancels
-            && let Err(asked) = handle.add(Arc::clone(&cancels) as _, false)
-        {
-            cancels.cancel(asked);
+        if let Some((handle, caller)) = caller {
+            caller.join(handle, false);
         }
         (copy, slot)
     }
@@ -234,7 +205,7 @@ where
     T: Send + 'static,
     E: Send + 'static,
 {
-    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(promise);
+    *lock(&slot) = Some(promise);
 }
 
 /// Takes the promise of a copy, if it was not taken before.
@@ -243,7 +214,7 @@ where
     T: Send + 'static,
     E: Send + 'static,
 {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+    lock(&slot).take()
 }
 
 /// Creates a promise at `home`.

@@ -1,17 +1,16 @@
 //! The callers that share a run: their number, their handles, and whether the work has begun.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-use tidegate_core::CancelToken;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::wait_graph::RunId;
 use crate::cancel::{CallHandle, CancelOutcome, Cancellable, HandleOfCall, Interrupt};
+use crate::lock::lock;
 
 /// The number of callers that want the result of a run, and how to cancel the run when none is
 /// left.
-pub(super) struct Subscribers {
-    pub(super) id: RunId,
+pub(crate) struct Subscribers {
+    pub(crate) id: RunId,
     /// Once zero, it stays zero.
     count: AtomicUsize,
     /// A caller has left without saying that the work must not be interrupted.
@@ -50,27 +49,26 @@ impl Subscribers {
         self.count.fetch_update(set, fetch, more).is_ok()
     }
 
-    /// Removes the only caller, so that no other can join. Returns `false` if there are others.
-    pub(super) fn close_if_alone(&self) -> bool {
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        self.count.compare_exchange(1, 0, set, fetch).is_ok()
+    /// Returns `true` if the last caller has gone. No other can join.
+    pub(crate) fn are_gone(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Sets the handle that cancels the run, or `None` if the run has ended.
+    /// Sets the handle that cancels the run, or `None` if the run has ended. Cancels a run that its
+    /// callers have left before it was set.
     pub(super) fn set_run(&self, run: Option<RunInFlight>) {
-        let mut mine = self.run.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::replace(&mut *mine, run);
-        drop(mine);
-        drop(old);
+        drop(std::mem::replace(&mut *lock(&self.run), run));
+        if self.are_gone() {
+            self.cancel_run();
+        }
     }
 
-    pub(super) fn run(&self) -> Option<RunInFlight> {
-        let run = self.run.lock();
-        run.unwrap_or_else(PoisonError::into_inner).clone()
+    fn run(&self) -> Option<RunInFlight> {
+        lock(&self.run).clone()
     }
 
     /// Sets the flag that tells when the work of the run begins, before it can begin.
-    pub(super) fn begun_by(&self, run: &HandleOfCall) {
+    pub(crate) fn begun_by(&self, run: &HandleOfCall) {
         let _ = self.begun.set(run.begun());
     }
 
@@ -78,16 +76,6 @@ impl Subscribers {
     pub(super) fn has_begun(&self) -> bool {
         let begun = self.begun.get();
         begun.is_some_and(|begun| begun.load(Ordering::Relaxed))
-    }
-
-    /// Interrupts the work of a run whose last caller has gone.
-    pub(super) fn interrupt_left(&self, asked: Option<Interrupt>) {
-        if self.count.load(Ordering::Relaxed) == 0
-            && asked == Some(Interrupt::Yes)
-            && let Some(run) = self.run()
-        {
-            run.handle.cancel_as(asked);
-        }
     }
 
     /// Removes a caller. The last one cancels the run, if it is still possible, and gets the outcome.
@@ -99,9 +87,13 @@ impl Subscribers {
         let less = |count: usize| count.checked_sub(1);
         // ORDERING: AcqRel pairs with itself: the last caller sees what the others asked for.
         let (set, fetch) = (Ordering::AcqRel, Ordering::Relaxed);
-        if self.count.fetch_update(set, fetch, less) != Ok(1) {
-            return None;
+        match self.count.fetch_update(set, fetch, less) {
+            Ok(1) => self.cancel_run(),
+            _ => None,
         }
+    }
+
+    fn cancel_run(&self) -> Option<CancelOutcome> {
         let run = self.run()?;
         let may_interrupt = self.may_interrupt.load(Ordering::Relaxed);
         let asked = (!may_interrupt).then_some(Interrupt::No);
@@ -110,161 +102,115 @@ impl Subscribers {
         (run.end)();
         Some(outcome)
     }
-
-    /// Returns the outcome of a cancel that leaves the run to others.
-    pub(super) fn outcome(&self) -> CancelOutcome {
-        match self.has_begun() {
-            true => CancelOutcome::Running,
-            false => CancelOutcome::NotBegun,
-        }
-    }
 }
 
 /// One caller's interest in a run. Dropping the last one cancels the run, if it is still possible.
-pub(super) struct Subscription {
+pub(crate) struct Subscription {
     pub(super) callers: Arc<Subscribers>,
-    /// The caller has said that the work must not be interrupted. Shared with its handle, if it has
-    /// one.
-    says_no: Option<Arc<AtomicBool>>,
-    /// Set by whoever ends the interest first: the drop of this value, or the handle of the caller.
-    left: Option<Arc<AtomicBool>>,
+    /// Present if the caller can leave before this value is dropped.
+    caller: Option<Arc<Subscriber>>,
+}
+
+/// A caller that shares a run, as its handle cancels it.
+pub(super) struct Subscriber {
+    callers: Arc<Subscribers>,
+    /// Set by the first end of the interest: the drop of the subscription, or the handle.
+    left: AtomicBool,
+    /// Releases the caller from its wait for the result. Returns `false` if it has one already.
+    release: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Subscription {
     pub(super) fn new(callers: Arc<Subscribers>) -> Self {
-        Self {
-            callers,
-            says_no: None,
-            left: None,
-        }
+        let caller = None;
+        Self { callers, caller }
     }
 
-    /// Returns the flag by which the caller's handle says that the work must not be interrupted.
-    pub(super) fn says_no(&mut self) -> Arc<AtomicBool> {
-        Arc::clone(self.says_no.get_or_insert_default())
+    /// Returns `true` if the handle of the caller has ended the interest.
+    pub(super) fn has_left(&self) -> bool {
+        let caller = self.caller.as_ref();
+        caller.is_some_and(|caller| caller.left.load(Ordering::Relaxed))
+    }
+
+    /// Returns the caller for its handle, which ends this subscription and calls `release`.
+    pub(super) fn caller(
+        &mut self,
+        release: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Arc<Subscriber> {
+        let caller = self.subscriber(false, Box::new(release));
+        self.caller = Some(Arc::clone(&caller));
+        caller
+    }
+
+    /// Registers a caller whose own thread executes the run. Its handle ends its interest, but cannot
+    /// release the thread: the run goes on for the others, or is cancelled if there are none.
+    pub(super) fn execute_for(&mut self, handle: &HandleOfCall, is_attempt: bool) {
+        let callers = Arc::clone(&self.callers);
+        let caller = self.caller(move || callers.run().is_some());
+        caller.join(handle, is_attempt);
+    }
+
+    /// Shows the caller of a future, which is cancelled by dropping it, whether the run has begun.
+    pub(super) fn show_to(&self, handle: &HandleOfCall, is_attempt: bool) {
+        // If this is refused, the call was cancelled before it was made. A future ignores that.
+        let _ = handle.add(self.subscriber(true, Box::new(|| false)), is_attempt);
+    }
+
+    fn subscriber(
+        &self,
+        left: bool,
+        release: Box<dyn Fn() -> bool + Send + Sync>,
+    ) -> Arc<Subscriber> {
+        Arc::new(Subscriber {
+            callers: Arc::clone(&self.callers),
+            left: AtomicBool::new(left),
+            release,
+        })
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let left = self.left.as_ref();
-        if left.is_some_and(|left| left.swap(true, Ordering::Relaxed)) {
-            return;
-        }
-        let says_no = self.says_no.as_ref();
-        let says_no = says_no.is_some_and(|says_no| says_no.load(Ordering::Relaxed));
-        self.callers.leave(says_no.then_some(Interrupt::No));
-    }
-}
-
-/// A caller whose own thread executes the run. Its handle ends its interest, but cannot release the
-/// thread: the run goes on for the others, or is cancelled if there are none.
-struct ExecutingCaller {
-    callers: Arc<Subscribers>,
-    left: Arc<AtomicBool>,
-}
-
-impl Subscription {
-    /// Lets `handle` end the interest of the caller that executes the run.
-    pub(super) fn end_by(&mut self, handle: &HandleOfCall, is_attempt: bool) {
-        let executing = Arc::new(ExecutingCaller {
-            callers: Arc::clone(&self.callers),
-            left: Arc::clone(self.left.get_or_insert_default()),
-        });
-        if let Err(asked) = handle.add(Arc::clone(&executing) as _, is_attempt) {
-            executing.cancel(asked);
+        let caller = self.caller.as_ref();
+        if caller.is_none_or(|caller| !caller.left.swap(true, Ordering::Relaxed)) {
+            self.callers.leave(None);
         }
     }
+}
 
-    /// Shows the caller of a future, which is cancelled by dropping it, whether the run has begun.
-    pub(super) fn show_to(&self, handle: &HandleOfCall, is_attempt: bool) {
-        let executing = Arc::new(ExecutingCaller {
-            callers: Arc::clone(&self.callers),
-            left: Arc::new(AtomicBool::new(true)),
-        });
-        // If this is refused, the call was cancelled before it was made. A future ignores that.
-        let _ = handle.add(executing, is_attempt);
+impl Subscriber {
+    /// Adds the caller to its handle. A handle that was cancelled before ends the interest now.
+    pub(super) fn join(self: &Arc<Self>, handle: &HandleOfCall, is_attempt: bool) {
+        if let Err(asked) = handle.add(Arc::clone(self) as _, is_attempt) {
+            self.cancel(asked);
+        }
     }
 }
 
-impl Cancellable for ExecutingCaller {
+impl Cancellable for Subscriber {
     fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome {
-        if self.is_over() || self.left.swap(true, Ordering::Relaxed) {
-            self.callers.interrupt_left(asked);
-            return CancelOutcome::TooLate;
-        }
-        let outcome = self.callers.outcome();
-        self.callers.leave(asked).unwrap_or(outcome)
-    }
-
-    fn has_begun(&self) -> bool {
-        self.callers.has_begun()
-    }
-
-    fn is_over(&self) -> bool {
-        self.callers.run().is_none()
-    }
-}
-
-/// A caller that is blocked until the run has a result, as its handle releases it.
-pub(super) struct WaitingCaller {
-    /// Ends the wait.
-    token: CancelToken,
-    says_no: Arc<AtomicBool>,
-    callers: Arc<Subscribers>,
-    is_cancelled: AtomicBool,
-    is_over: AtomicBool,
-}
-
-/// The guard of a [`WaitingCaller`]: the wait is over when it is dropped.
-pub(crate) struct WaitInRun(Arc<WaitingCaller>);
-
-impl Subscription {
-    /// Registers the wait of a blocked caller, which `handle` ends through `token`.
-    pub(super) fn wait(
-        &mut self,
-        handle: &HandleOfCall,
-        token: &CancelToken,
-        is_attempt: bool,
-    ) -> WaitInRun {
-        let waiting = Arc::new(WaitingCaller {
-            token: token.clone(),
-            says_no: self.says_no(),
-            callers: Arc::clone(&self.callers),
-            is_cancelled: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
-        });
-        if let Err(asked) = handle.add(Arc::clone(&waiting) as _, is_attempt) {
-            waiting.cancel(asked);
-        }
-        WaitInRun(waiting)
-    }
-}
-
-impl Drop for WaitInRun {
-    fn drop(&mut self) {
-        self.0.is_over.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Cancellable for WaitingCaller {
-    fn cancel(&self, asked: Option<Interrupt>) -> CancelOutcome {
-        if self.is_over() {
-            self.callers.interrupt_left(asked);
-            return CancelOutcome::TooLate;
-        }
-        if self.is_cancelled.swap(true, Ordering::Relaxed) {
-            // An interrupt cannot be taken back.
-            if asked == Some(Interrupt::Yes) {
-                self.says_no.store(false, Ordering::Relaxed);
+        if self.left.swap(true, Ordering::Relaxed) {
+            // The work of a run that all callers have left can still be interrupted.
+            if self.callers.are_gone()
+                && asked == Some(Interrupt::Yes)
+                && let Some(run) = self.callers.run()
+            {
+                run.handle.cancel_as(asked);
             }
             return CancelOutcome::TooLate;
         }
-        let outcome = self.callers.outcome();
-        let says_no = asked == Some(Interrupt::No);
-        self.says_no.store(says_no, Ordering::Relaxed);
-        self.token.cancel_without_hooks();
-        outcome
+        // What the caller finds if it leaves the run to others.
+        let found = match self.has_begun() {
+            true => CancelOutcome::Running,
+            false => CancelOutcome::NotBegun,
+        };
+        // Released first: the end of a run without callers is a result, too.
+        let is_released = (self.release)();
+        let found = self.callers.leave(asked).unwrap_or(found);
+        match is_released {
+            true => found,
+            false => CancelOutcome::TooLate,
+        }
     }
 
     fn has_begun(&self) -> bool {
@@ -272,6 +218,6 @@ impl Cancellable for WaitingCaller {
     }
 
     fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
+        self.left.load(Ordering::Relaxed) && self.callers.run().is_none()
     }
 }

@@ -6,7 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::context::{RequestContext, Stored, lock};
+use super::context::{RequestContext, Stored};
+use crate::lock::lock;
 
 /// A variable that has a separate value for every request.
 ///
@@ -109,10 +110,4 @@ impl<T: Send + Sync + 'static> RequestVariable<T> {
     }
 }
 
-impl<T> fmt::Debug for RequestVariable<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestVariable")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([T] RequestVariable<T>, this => id: this.id);

@@ -3,7 +3,6 @@
 //! A [`Retry`] policy decides, as for other calls. Here the handler makes the pauses, and the
 //! deadline of the call covers all attempts together.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -185,11 +184,4 @@ impl<T: Send + 'static, E: Send + 'static> Attempts<T, E> {
     }
 }
 
-impl<T, E> fmt::Debug for Attempts<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attempts")
-            .field("call", &self.call)
-            .field("begun", &self.begun)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([T, E] Attempts<T, E>, this => call: this.call, begun: this.begun);

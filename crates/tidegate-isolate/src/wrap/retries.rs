@@ -100,10 +100,4 @@ impl<T: Send + 'static, E: Send + 'static> Future for RetryPause<T, E> {
     }
 }
 
-impl<T, E> std::fmt::Debug for RetryPause<T, E> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RetryPause")
-            .field("command", &self.command)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([T, E] RetryPause<T, E>, this => command: this.command);

@@ -3,7 +3,6 @@
 //! Retries make an overload worse, so a budget limits them to a share of the calls. A retry is
 //! taken from the budget when it is decided. So retries that are still pausing count too.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, RandomState};
 use std::pin::{Pin, pin};
@@ -407,15 +406,6 @@ impl<E> Clone for Retry<E> {
     }
 }
 
-impl<E> fmt::Debug for Retry<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Retry")
-            .field("attempts", &self.attempts)
-            .field("pause", &self.pause)
-            .field("factor", &self.factor)
-            .field("longest", &self.longest)
-            .field("jitter", &self.jitter)
-            .field("budget", &self.budget)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([E] Retry<E>, this =>
+    attempts: this.attempts, pause: this.pause, factor: this.factor, longest: this.longest,
+    jitter: this.jitter, budget: this.budget);

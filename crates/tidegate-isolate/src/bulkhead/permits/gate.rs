@@ -14,7 +14,7 @@
 //!   free.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 
 use tidegate_core::internal::{as_nanos, check_may_block};
@@ -31,6 +31,7 @@ use crate::bulkhead::partition::{Criticality, Partitions};
 use crate::bulkhead::queue::{Next, WaitQueue};
 use crate::error::{Rejection, contain};
 use crate::key::Key;
+use crate::lock::lock;
 
 /// The permits, the calls that wait for one, and the algorithm that sets the limit.
 #[derive(Debug)]
@@ -173,7 +174,7 @@ impl Gate {
             return Err(Rejection::Permits);
         }
         let waiter = Arc::new(Waiter::new(criticality, waker));
-        let id = self.lock().push(now, Arc::clone(&waiter));
+        let id = lock(&self.queue).push(now, Arc::clone(&waiter));
         // ORDERING: SeqCst fence pairs with the one in `has_waiters_to_see`: the search for a
         // permit that follows finds a permit that was returned before this waiter became visible.
         fence(Ordering::SeqCst);
@@ -213,12 +214,12 @@ impl Gate {
         if place.waiter.decide(GONE) == Err(SERVED) {
             drop(self.permits.adopt());
         }
-        self.lock().remove(place.id);
+        lock(&self.queue).remove(place.id);
     }
 
     /// Ends the wait of all waiters because the isolation ends. The caller must wake them.
     pub(crate) fn reject_all_waiters(&self) -> Woken {
-        let mut decided = self.lock().take_all();
+        let mut decided = lock(&self.queue).take_all();
         decided.retain(|waiter| waiter.decide(CLOSED).is_ok());
         self.woken(decided)
     }
@@ -305,10 +306,7 @@ impl Gate {
     /// The caller must then serve the waiters with [`Gate::take_served_waiters`], which also tells
     /// of a move of the limit.
     pub(crate) fn configure(&self, config: &PermitConfig, now: u64) {
-        *self
-            .partitions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = config.partitions;
+        *lock(&self.partitions) = config.partitions;
         self.max_waiting
             .store(config.max_waiting, Ordering::Relaxed);
         if !config.max_wait.is_zero() {
@@ -316,7 +314,7 @@ impl Gate {
         }
         self.wait_nanos
             .store(as_nanos(config.max_wait), Ordering::Relaxed);
-        self.lock().set_discipline(config.discipline);
+        lock(&self.queue).set_discipline(config.discipline);
         self.apply_limit(config, now);
     }
 
@@ -360,10 +358,7 @@ impl Gate {
     }
 
     fn set_limit(&self, limit: usize) {
-        let partitions = *self
-            .partitions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let partitions = *lock(&self.partitions);
         self.permits.set_limit(limit);
         for (place, ceiling) in self.ceilings.iter().zip(partitions.ceilings(limit)) {
             place.store(ceiling, Ordering::Relaxed);
@@ -385,7 +380,7 @@ impl Gate {
     /// Hands free permits to waiters in the order of the discipline; returns the waiters to wake.
     fn decide(&self, now: u64) -> Vec<Arc<Waiter>> {
         let (mut decided, mut passed_over) = (Vec::new(), Vec::new());
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         while let Some(next) = queue.pop(now) {
             match next {
                 Next::TurnAway(entry) => {
@@ -417,10 +412,6 @@ impl Gate {
         }
         drop(queue);
         decided
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WaitQueue<Arc<Waiter>>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

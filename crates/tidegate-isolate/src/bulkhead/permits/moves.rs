@@ -4,12 +4,13 @@
 //! took effect. Listeners are user code: they are called later, with no lock held.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tidegate_core::{OnUnhandled, Unhandled};
 
 use crate::error::contain;
 use crate::key::Key;
+use crate::lock::lock;
 
 /// A change of an adaptive limit.
 ///
@@ -143,15 +144,8 @@ impl Moves {
     }
 
     fn pending(&self) -> std::sync::MutexGuard<'_, Vec<LimitMove>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pending)
     }
 }
 
-impl fmt::Debug for Moves {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Moves")
-            .field("key", &self.key)
-            .field("listeners", &self.listeners.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(Moves, this => key: this.key, listeners: this.listeners.len());

@@ -5,8 +5,9 @@
 //! may report a call whose entry is being dropped by another thread, so the two come in any order,
 //! and the second one finds what the first one has left. Only calls that are late touch this lock.
 
+use crate::lock::lock;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The overstaying calls of one command.
 #[derive(Debug, Default)]
@@ -45,7 +46,7 @@ impl Overstaying {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, Option<u64>>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.calls)
     }
 }
 

@@ -1,13 +1,14 @@
 //! The samples of an adaptive limit: collected by every call, evaluated once per window.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::internal::as_nanos;
 
 use super::estimator::Estimator;
 use super::limit::AdaptiveLimit;
 use super::moves::LimitReason;
+use crate::lock::lock;
 
 /// Collects samples without a lock and passes them to the algorithm at the end of a window. The
 /// settings can change while it is in use, and it can be switched off and on again.
@@ -57,14 +58,14 @@ impl Sampler {
     /// Switches the sampler off and calls `apply`, which sets the fixed limit. `apply` is told
     /// whether the limit was adaptive until now.
     pub(crate) fn switch_off(&self, apply: impl FnOnce(bool)) {
-        let _estimator = self.lock();
+        let _estimator = lock(&self.estimator);
         apply(self.is_on.swap(false, Ordering::Relaxed));
     }
 
     /// Applies new settings and calls `apply` with the limit in force: the previous limit within
     /// the new bounds, or the initial limit if the limit was not adaptive before.
     pub(crate) fn configure(&self, config: &AdaptiveLimit, apply: impl FnOnce(usize)) {
-        let mut estimator = self.lock();
+        let mut estimator = lock(&self.estimator);
         let was_on = self.is_on.swap(true, Ordering::Relaxed);
         if estimator.config != *config || !was_on {
             let limit = if was_on {
@@ -97,7 +98,7 @@ impl Sampler {
         apply: impl FnOnce(usize, Option<LimitReason>),
     ) -> bool {
         if !self.is_windowed.load(Ordering::Relaxed) {
-            let mut estimator = self.lock();
+            let mut estimator = lock(&self.estimator);
             return self.update(&mut estimator, nanos, (in_flight, dropped), apply);
         }
         if nanos < self.min_nanos.load(Ordering::Relaxed) {
@@ -143,12 +144,6 @@ impl Sampler {
             apply(limit, reason);
         }
         is_on
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Estimator> {
-        self.estimator
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,13 +5,15 @@
 //! when it is turned away, or when it leaves. A permit that was taken for it belongs to it from then
 //! on.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use tidegate_core::{Clock, Parker};
 
 use super::waiter_word::WaiterWord;
 use crate::bulkhead::partition::Criticality;
+use crate::lock::lock;
+use tidegate_core::internal::unpoisoned;
 
 pub(super) const WAITING: u8 = WaiterWord::WAITING;
 pub(super) const SERVED: u8 = WaiterWord::SERVED;
@@ -89,7 +91,7 @@ impl Waiter {
     }
 
     pub(super) fn set_waker(&self, waker: &Waker) {
-        let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || lock(&self.waker);
         let is_set = lock().as_ref().is_some_and(|old| old.will_wake(waker));
         if !is_set {
             // A waker is user code: it is cloned before the lock is taken, and dropped after it is
@@ -108,7 +110,7 @@ impl Waiter {
 
     pub(super) fn wake(&self) {
         let waker = self.waker.lock();
-        let waker = waker.unwrap_or_else(PoisonError::into_inner).take();
+        let waker = unpoisoned(waker).take();
         waker.into_iter().for_each(Waker::wake);
     }
 }

@@ -7,7 +7,6 @@
 //! the pool alive.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use tidegate_core::executor::{ExecutorId, Signal};
@@ -132,10 +131,4 @@ impl<W: WaitCheck> Executor for Home<W> {
     }
 }
 
-impl<W> fmt::Debug for Home<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Home")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!([W] Home<W>, this => name: this.name);

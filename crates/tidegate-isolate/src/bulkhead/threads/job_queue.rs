@@ -1,12 +1,13 @@
 //! The queue of a pool, ordered by a discipline that may change while calls wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tidegate_core::internal::{CoarseClock, FastClock};
 use tidegate_pool::queue::{Job, JobKey, JobQueue, Popped};
 
 use crate::bulkhead::queue::{Next, QueueDiscipline, WaitQueue};
+use crate::lock::lock;
 
 /// The queue of a pool, ordered by a discipline. A call can displace a less critical one.
 pub(super) struct ByDiscipline {
@@ -25,7 +26,7 @@ pub(super) struct LiveDiscipline {
 
 impl LiveDiscipline {
     pub(super) fn set(&self, discipline: QueueDiscipline) {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&self.next);
         *next = Some(discipline);
         self.is_new.store(true, Ordering::Relaxed);
     }
@@ -34,7 +35,7 @@ impl LiveDiscipline {
         if !self.is_new.load(Ordering::Relaxed) {
             return None;
         }
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&self.next);
         self.is_new.store(false, Ordering::Relaxed);
         next.take()
     }
@@ -97,10 +98,4 @@ impl JobQueue for ByDiscipline {
     }
 }
 
-impl std::fmt::Debug for ByDiscipline {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ByDiscipline")
-            .field("queued", &self.queue.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(ByDiscipline, this => queued: this.queue.len());

@@ -1,6 +1,5 @@
 //! The parts of a pool that a program supplies: its queue, and where its threads come from.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::{Rejected, Task, ThreadBuilder};
@@ -94,12 +93,5 @@ impl ConcurrencyStrategy {
     }
 }
 
-impl fmt::Debug for ConcurrencyStrategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConcurrencyStrategy")
-            .field("queue", &self.queue.is_some())
-            .field("threads", &self.threads)
-            .field("executor", &self.executor.is_some())
-            .finish()
-    }
-}
+debug_fields!(ConcurrencyStrategy, this =>
+    queue: this.queue.is_some(), threads: this.threads, executor: this.executor.is_some());

@@ -10,7 +10,7 @@
 //! * Threads and queue places that are reserved for critical calls are not taken by other calls.
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::internal::FastClock;
@@ -29,6 +29,7 @@ use super::strategy::ConcurrencyStrategy;
 use crate::bulkhead::partition::{Criticality, Partitions};
 use crate::error::{ConfigError, Rejection};
 use crate::key::Key;
+use crate::lock::lock;
 use crate::metrics::{Counts, Peak};
 
 const EXECUTED: usize = 0;
@@ -285,7 +286,7 @@ impl ThreadBulkhead {
     /// Changes every limit in one step.
     pub(crate) fn configure(&self, config: &PoolConfig) -> Result<(), ConfigError> {
         config.validate(&self.key)?;
-        let mut mine = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mine = lock(&self.config);
         let wrong = |reason: String| {
             Err(ConfigError::new(
                 &*self.key,
@@ -311,10 +312,7 @@ impl ThreadBulkhead {
     }
 
     fn update_unused_max_warning(&self, config: &PoolConfig) {
-        let mut idle = self
-            .unused_max
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.unused_max);
         let message = config.unused_max_warning(&self.key);
         let was_noted = std::mem::replace(&mut idle.is_noted, message.is_some());
         if !was_noted {
@@ -324,18 +322,12 @@ impl ThreadBulkhead {
 
     /// Takes the pending warning about the settings. Must be called with no lock held.
     pub(crate) fn take_warning(&self) -> Option<String> {
-        let mut idle = self
-            .unused_max
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.unused_max);
         idle.pending_warning.take()
     }
 
     pub(crate) fn config(&self) -> PoolConfig {
-        self.config
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.config).clone()
     }
 
     pub(crate) fn pool(&self) -> &WorkerPool {
