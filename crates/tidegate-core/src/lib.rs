@@ -63,6 +63,7 @@ pub mod internal {
     pub use crate::raw::running::{Running, RunningGuard, RunningTask};
     pub use crate::raw::signal::{Deliver, Delivery, SignalBlock, SignalHeader};
     pub use crate::raw::task::plain::PlainTask;
+    pub use crate::spares::Spares;
     pub use crate::spin_wait::SpinWait;
     pub use crate::sys::futex::Futex;
     pub use crate::sys::prefetch::{prefetch, prefetch_block, prefetch_for_write};
@@ -79,6 +80,7 @@ mod lane;
 mod parker;
 pub mod permits;
 mod raw;
+mod spares;
 mod spin_wait;
 mod sys;
 #[cfg(all(test, not(tidegate_loom)))]

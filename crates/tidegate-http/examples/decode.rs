@@ -42,7 +42,7 @@ fn decode(mut input: &[u8], lines: &mut String) -> Result<(), RefusalReason> {
     let (method, target) = (head.method().as_str(), head.target());
     let line = format!("head {} {} {}\n", hex(method), hex(target), head.version());
     lines.push_str(&line);
-    for field in head.fields() {
+    for field in head.fields().iter() {
         lines.push_str(&format!("field {} {}\n", hex(field.name), hex(field.value)));
     }
     input = &input[head.len()..];

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use hyper::rt::Timer;
 use tidegate_core::Clock;
+use tidegate_core::internal::lock;
 use tidegate_loop::EventLoop;
 
 /// Hyper's [`Timer`] by the clock of event loops. A sleep is on the wheel of the event loop that
@@ -64,7 +65,7 @@ impl LoopTimer {
     }
 
     fn spare(&self) -> MutexGuard<'_, Option<Armed>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.spare)
     }
 
     /// Returns a sleep that ends `limit` from now.

@@ -28,7 +28,7 @@ fn fields(head: &RequestHead<'_>) -> Option<HeaderMap> {
     let start = bytes.as_ptr().addr();
     let whole = Bytes::copy_from_slice(bytes);
     let mut map = HeaderMap::with_capacity(head.fields().len());
-    for Field { name, value } in head.fields() {
+    for Field { name, value } in head.fields().iter() {
         let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
         let at = value.as_ptr().addr().checked_sub(start)?;
         let value = match at + value.len() <= whole.len() {

@@ -53,7 +53,10 @@ pub struct Exchange<H: ExchangeHandler> {
 impl<H: ExchangeHandler> Exchange<H> {
     #[inline]
     pub(super) fn reused(owner: &Arc<Owner<H>>, idle: Idle<Link<H>>) -> Self {
-        let (link, place) = idle.split();
+        let Idle {
+            connection: link,
+            place,
+        } = idle;
         link.slot.set_owner(owner);
         Self {
             id: link.slot.new_id(),
@@ -215,7 +218,8 @@ impl<H: ExchangeHandler> Drop for Exchange<H> {
             Some(Stage::Reused(place)) if !self.link.slot.is_closed() => {
                 let owner = self.link.slot.owner();
                 if let Some(pool) = owner.and_then(|owner| owner.pool.upgrade()) {
-                    pool.give_back(place.with(self.link.clone()));
+                    let connection = self.link.clone();
+                    pool.give_back(Idle { connection, place });
                 }
             }
             Some(Stage::New(lease)) => self.link.close_with(lease),

@@ -78,9 +78,10 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::internal::{lock, unpoisoned};
 use tidegate_core::{Collect, MetricVisitor};
 #[cfg(feature = "tls")]
 use tidegate_net::tls::TlsClient;
@@ -128,7 +129,7 @@ struct ClientShared {
 
 impl Drop for ClientShared {
     fn drop(&mut self) {
-        let hosts = self.hosts.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let hosts = unpoisoned(self.hosts.get_mut());
         for host in hosts.values() {
             host.close_idle();
         }
@@ -213,7 +214,7 @@ impl Client {
     fn host(&self, url: &Url) -> Result<Arc<Host<CallReceiver>>, Kind> {
         let key = Key::of(url);
         let shared = &*self.shared;
-        let find = || shared.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = || lock(&shared.hosts);
         if let Some(host) = find().get(&key) {
             return Ok(Arc::clone(host));
         }

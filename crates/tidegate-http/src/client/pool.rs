@@ -17,8 +17,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use tidegate_core::internal::lock;
 use tidegate_core::permits::{Permit, Permits};
 
 /// Connections to one host.
@@ -53,8 +54,7 @@ struct Waiter<C: Send + 'static> {
 #[derive(Debug)]
 pub(super) struct Idle<C> {
     pub(super) connection: C,
-    id: u64,
-    at: usize,
+    pub(super) place: IdlePlace,
 }
 
 /// An idle connection without the connection: what its pool knows about it.
@@ -64,29 +64,16 @@ pub(super) struct IdlePlace {
     at: usize,
 }
 
-impl IdlePlace {
-    /// Puts the connection back in.
-    pub(super) fn with<C>(self, connection: C) -> Idle<C> {
-        let Self { id, at } = self;
-        Idle { connection, id, at }
-    }
-}
-
 impl<C> Idle<C> {
-    /// Takes the connection out.
-    pub(super) fn split(self) -> (C, IdlePlace) {
-        let Self { connection, id, at } = self;
-        (connection, IdlePlace { id, at })
-    }
-
     /// Returns the number of the connection's loop.
     pub(super) fn at(&self) -> usize {
-        self.at
+        self.place.at
     }
 
     /// Returns this connection after it has moved to loop `at`, where its handle is another one.
     pub(super) fn moved(id: u64, connection: C, at: usize) -> Self {
-        Self { connection, id, at }
+        let place = IdlePlace { id, at };
+        Self { connection, place }
     }
 }
 
@@ -195,7 +182,7 @@ impl<C: Send + 'static> Pool<C> {
                 drop(state);
                 (waiter.then)(Grant::Reused(idle));
             }
-            None => state.idle[idle.at].push(idle),
+            None => state.idle[idle.at()].push(idle),
         }
     }
 
@@ -248,7 +235,7 @@ impl<C: Send + 'static> Pool<C> {
     fn forget(&self, at: usize, id: u64) {
         let mut state = self.lock();
         let stack = &mut state.idle[at];
-        let found = stack.iter().position(|idle| idle.id == id);
+        let found = stack.iter().position(|idle| idle.place.id == id);
         let gone = found.map(|place| stack.remove(place));
         drop(state);
         // The handle of a connection may have a drop of its own.
@@ -261,7 +248,7 @@ impl<C: Send + 'static> Pool<C> {
 
     fn lock(&self) -> MutexGuard<'_, State<C>> {
         // No user code runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -302,11 +289,7 @@ impl<C: Send + 'static> Lease<C> {
     /// Puts the connection into the pool for the next call.
     pub(super) fn make_idle(&self, connection: C) {
         let Right { pool, id, at, .. } = &*self.right;
-        pool.give_back(Idle {
-            connection,
-            id: *id,
-            at: *at,
-        });
+        pool.give_back(Idle::moved(*id, connection, *at));
     }
 }
 
@@ -341,7 +324,7 @@ impl<C: Send + 'static> Reservation<C> {
 
     /// Returns the lease, once.
     pub(super) fn take(&self) -> Option<Lease<C>> {
-        let mut lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lease = lock(&self.lease);
         lease.take()
     }
 }

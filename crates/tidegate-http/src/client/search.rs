@@ -1,8 +1,9 @@
 //! The search for a connection: an idle one, one that moves from another loop, a new one, or the next
 //! one that becomes free.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use tidegate_core::internal::lock;
 use tidegate_net::Channel;
 use tidegate_promise::{Completion, Outcome};
 
@@ -257,6 +258,6 @@ impl<R: ExchangeHandler> Search<R> {
 
     fn lock(&self) -> MutexGuard<'_, State<R>> {
         // No user code runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

@@ -14,10 +14,10 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use bytes::{Bytes, BytesMut};
-use tidegate_core::internal::FastClock;
+use tidegate_core::internal::{FastClock, lock};
 use tidegate_net::{Channel, Neighbour};
 
 use super::counts::Counts;
@@ -342,7 +342,7 @@ impl<R: Send + 'static> Slot<R> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<R>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,9 +1,10 @@
 //! A connection on which the server has changed the protocol.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
+use tidegate_core::internal::lock;
 use tidegate_net::{Blocking, Channel, Handler, Inbound, InboundContext, Nothing, PipelineChange};
 use tidegate_promise::Completion;
 
@@ -78,12 +79,12 @@ struct Early(Mutex<BytesMut>);
 
 impl Early {
     fn push(&self, bytes: &[u8]) {
-        let mut early = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut early = lock(&self.0);
         early.extend_from_slice(bytes);
     }
 
     fn take(&self) -> Bytes {
-        let mut early = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut early = lock(&self.0);
         std::mem::take(&mut *early).freeze()
     }
 }

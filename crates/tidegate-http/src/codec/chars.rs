@@ -243,7 +243,7 @@ pub(super) fn ascii(bytes: &[u8]) -> &str {
 
 /// Returns the elements of a comma-separated list, without white space around them. Empty elements
 /// are included.
-pub(super) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(trim)
 }
 

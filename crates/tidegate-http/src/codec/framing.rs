@@ -18,7 +18,7 @@
 //! in a response of the status 1xx or 204.
 
 use super::chars;
-use super::method::{Method, MethodCode};
+use super::method::Method;
 use super::refusal::RefusalReason;
 use super::version::Version;
 
@@ -100,7 +100,7 @@ impl BodyFraming {
 #[inline]
 pub(super) fn of_request(
     version: Version,
-    method: MethodCode,
+    method: Method<'_>,
     length: Option<&[u8]>,
     coding: Option<&[u8]>,
 ) -> Result<BodyFraming, RefusalReason> {
@@ -108,7 +108,7 @@ pub(super) fn of_request(
         return Ok(BodyFraming::Empty);
     }
     let framing = declared(version, length, coding)?;
-    if method == MethodCode::Connect && !framing.is_empty() {
+    if method == Method::Connect && !framing.is_empty() {
         return Err(RefusalReason::ConnectWithBody);
     }
     Ok(framing)

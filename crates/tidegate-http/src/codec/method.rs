@@ -64,35 +64,10 @@ impl<'a> Method<'a> {
     }
 }
 
-impl<'a> From<&'a str> for Method<'a> {
-    fn from(name: &'a str) -> Self {
-        MethodCode::of(name.as_bytes()).method(name)
-    }
-}
-
-impl fmt::Display for Method<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A method without its name, as a table of offsets stores it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MethodCode {
-    Get,
-    Head,
-    Post,
-    Put,
-    Delete,
-    Connect,
-    Options,
-    Trace,
-    Patch,
-    Other,
-}
-
-impl MethodCode {
-    pub(super) fn of(name: &[u8]) -> Self {
+impl Method<'static> {
+    /// Returns the method with this name, and `Other` without a name for one that is not known: so a
+    /// table of offsets stores it.
+    pub(super) fn without_name(name: &[u8]) -> Self {
         match name {
             b"GET" => Self::Get,
             b"HEAD" => Self::Head,
@@ -103,23 +78,22 @@ impl MethodCode {
             b"OPTIONS" => Self::Options,
             b"TRACE" => Self::Trace,
             b"PATCH" => Self::Patch,
-            _ => Self::Other,
+            _ => Self::Other(""),
         }
     }
+}
 
-    /// Returns the method; `name` is used if the method is not one of the known ones.
-    pub(super) fn method(self, name: &str) -> Method<'_> {
-        match self {
-            Self::Get => Method::Get,
-            Self::Head => Method::Head,
-            Self::Post => Method::Post,
-            Self::Put => Method::Put,
-            Self::Delete => Method::Delete,
-            Self::Connect => Method::Connect,
-            Self::Options => Method::Options,
-            Self::Trace => Method::Trace,
-            Self::Patch => Method::Patch,
-            Self::Other => Method::Other(name),
+impl<'a> From<&'a str> for Method<'a> {
+    fn from(name: &'a str) -> Self {
+        match Method::without_name(name.as_bytes()) {
+            Method::Other(_) => Self::Other(name),
+            known => known,
         }
+    }
+}
+
+impl fmt::Display for Method<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }

@@ -67,7 +67,7 @@ pub use self::decoder::{RequestDecoder, ResponseDecoder};
 pub use self::encode::{BodyEncoder, EncodeError, FieldLines, HttpDate};
 pub use self::framing::BodyFraming;
 pub use self::head::{
-    Field, FieldIter, Fields, HeadTable, OwnedRequestHead, RequestHead, ResponseHead, TargetForm,
+    Field, Fields, HeadTable, OwnedRequestHead, RequestHead, ResponseHead, TargetForm,
 };
 pub use self::known::KnownField;
 pub use self::limits::{BodyLimits, HeadLimits, MAX_FIELDS};

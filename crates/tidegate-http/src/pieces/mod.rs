@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use tidegate_core::internal::discard;
+use tidegate_core::internal::{discard, lock};
 
 use crate::wakers::wake;
 
@@ -281,7 +281,7 @@ impl<E: Clone, C: Collect<E>> Pieces<E, C> {
 
     fn lock(&self) -> MutexGuard<'_, State<E, C>> {
         // No user code runs under this lock, so nothing can poison it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -8,8 +8,9 @@
 //! counts with the memory that it takes beside its bytes ([`cost`]), so that the limits hold for small
 //! pieces, too.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use tidegate_core::internal::lock;
 use tidegate_net::NetError;
 use tidegate_net::internal::StreamRoom;
 use tidegate_promise::{Completion, Failure, Promise, promise};
@@ -105,7 +106,7 @@ impl FlowState {
 impl StreamFlow {
     fn lock(&self) -> MutexGuard<'_, FlowState> {
         // No user code runs under this lock, so nothing can poison it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Counts a piece of so many bytes that is on its way to the connection.

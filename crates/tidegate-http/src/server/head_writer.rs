@@ -8,7 +8,7 @@ use bytes::BytesMut;
 
 use crate::codec::{
     BodyFraming, EncodeError, FieldLines, Fields, HttpDate, KnownField, Method, RequestHead,
-    Version, encode,
+    Version, chars, encode,
 };
 
 /// What the response to a request depends on.
@@ -359,8 +359,7 @@ impl HeadWriter {
 
 /// Returns `true` if the comma-separated list `value` contains `word`.
 fn lists(value: &[u8], word: &[u8]) -> bool {
-    let mut members = value.split(|byte| *byte == b',');
-    members.any(|member| member.trim_ascii().eq_ignore_ascii_case(word))
+    chars::list(value).any(|member| member.eq_ignore_ascii_case(word))
 }
 
 /// Writes a complete response without a body, which ends the connection.

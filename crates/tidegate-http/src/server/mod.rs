@@ -11,7 +11,7 @@
 //! | `interim` | heads before the response, and those that wait for their turn |
 //! | `flow`, `reply_path` | how much of a streamed response waits for its turn; what the handles of responses share |
 //! | `head_writer` | the head of a response, written into the memory that is sent |
-//! | `spare_output`, `spare_slots`, `spare_table` | the memory of deferred responses, of those that wait, and of the offsets of a head |
+//! | `spare_output`, `spare_table` | the memory of deferred responses, and of the offsets of a head |
 //! | `service`, `shared` | the user's code; what all connections of a server share |
 //! | `limits`, `metrics`, `trouble`, `date` | settings, counters, errors and their reports, the `Date` field |
 //! | `switch` | a change of the protocol: the handlers that take over a connection |
@@ -40,7 +40,6 @@ mod serve;
 mod service;
 mod shared;
 mod spare_output;
-mod spare_slots;
 pub(crate) mod spare_table;
 mod switch;
 #[cfg(test)]

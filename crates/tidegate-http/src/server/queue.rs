@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use tidegate_core::internal::discard;
+use tidegate_core::internal::{Spares, discard};
 use tidegate_net::internal::StreamRoom;
 
 use super::flow::{FlowEnd, Window};
@@ -21,7 +21,6 @@ use super::part::{StreamHead, Whole};
 use super::reply_path::ReplyPath;
 use super::response::INLINE_BODY;
 use super::spare_output;
-use super::spare_slots;
 use super::switch::SwitchPlan;
 use super::wire::Wire;
 use crate::codec::{BodyEncoder, BodyFraming, EncodeError};
@@ -29,6 +28,17 @@ use crate::codec::{BodyEncoder, BodyFraming, EncodeError};
 /// The longest line with the size of a chunk, and the end of one that may precede it.
 const SIZE_LINE: usize = 24;
 const LINE_END: &[u8] = b"\r\n";
+
+/// How many connections of a thread become idle and busy again at once, usually.
+const KEPT: usize = 128;
+/// The most responses that wait whose memory is kept.
+const LARGEST: usize = 16;
+
+thread_local! {
+    /// Memory for responses that wait, which the connections of a thread use in turn: an idle connection
+    /// holds none, and a proxy, whose responses all wait, does not allocate it with each request.
+    static SPARE: Spares<VecDeque<Queued>> = const { Spares::new(KEPT) };
+}
 
 /// The responses that are not sent yet, oldest first.
 #[derive(Debug, Default)]
@@ -266,7 +276,7 @@ impl ResponseQueue {
     #[cold]
     fn push_behind(&mut self, queued: Queued) {
         if self.others.capacity() == 0 {
-            self.others = spare_slots::take();
+            self.others = Spares::take(&SPARE).unwrap_or_default();
         }
         self.others.push_back(queued);
     }
@@ -388,8 +398,10 @@ impl ResponseQueue {
     fn advance(&mut self) {
         self.front = self.others.pop_front();
         if self.others.is_empty() {
-            // An idle connection holds no memory.
-            spare_slots::put_back(std::mem::take(&mut self.others));
+            let spare = std::mem::take(&mut self.others);
+            if (1..=LARGEST).contains(&spare.capacity()) {
+                Spares::put_back(&SPARE, spare);
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use tidegate_promise::{Completion, SharedCompletion};
 
 use super::connection::Connection;
 use super::date::WallClock;
-use super::handler::{HttpHandler, MayBlock, Mode, NeverBlocks};
+use super::handler::HttpHandler;
 use super::limits::Limits;
 use super::metrics::{Counters, HttpMetrics};
 use super::request::Request;
@@ -114,7 +114,7 @@ impl HttpServer {
         let counters = Counters::new(["embedded"].into_iter(), true);
         let shared = ServerShared::new(limits, wall, counters);
         let connection = Connection::new(Shared(Arc::new(respond)), shared);
-        let handler = HttpHandler::<_, NeverBlocks>::new(connection);
+        let handler = HttpHandler::<_, false>(connection);
         EmbeddedChannel::with_clock(clock, channel_options(), |pipeline| {
             pipeline.add_duplex("http", handler)
         })
@@ -297,11 +297,7 @@ impl<P: ChannelPlacement> HttpServerBuilder<P> {
         service: impl Fn() -> S + Send + Sync + 'static,
     ) -> Completion<HttpServer> {
         let address = address.into();
-        let bind = move |net: ServerBuilder<P>| net.bind(address);
-        match self.non_blocking {
-            true => self.start::<S, NeverBlocks>(bind, service),
-            false => self.start::<S, MayBlock>(bind, service),
-        }
+        self.listen(move |net| net.bind(address), service)
     }
 
     /// Serves the connections of a listener that exists already: a Unix socket, or one that a service
@@ -335,14 +331,21 @@ impl<P: ChannelPlacement> HttpServerBuilder<P> {
         service: impl Fn() -> S + Send + Sync + 'static,
     ) -> Completion<HttpServer> {
         let listener = listener.into();
-        let serve = move |net: ServerBuilder<P>| net.serve(listener);
+        self.listen(move |net| net.serve(listener), service)
+    }
+
+    fn listen<S: Service>(
+        self,
+        listen: impl FnOnce(ServerBuilder<P>) -> Completion<Server>,
+        service: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Completion<HttpServer> {
         match self.non_blocking {
-            true => self.start::<S, NeverBlocks>(serve, service),
-            false => self.start::<S, MayBlock>(serve, service),
+            true => self.start::<S, false>(listen, service),
+            false => self.start::<S, true>(listen, service),
         }
     }
 
-    fn start<S: Service, M: Mode>(
+    fn start<S: Service, const MAY_BLOCK: bool>(
         self,
         listen: impl FnOnce(ServerBuilder<P>) -> Completion<Server>,
         service: impl Fn() -> S + Send + Sync + 'static,
@@ -356,7 +359,7 @@ impl<P: ChannelPlacement> HttpServerBuilder<P> {
         let net = self.net.pipeline(move |pipeline| {
             let pipeline = front.iter().fold(pipeline, |pipeline, add| add(pipeline));
             let connection = Connection::new(service(), Arc::clone(&of_connections));
-            let handler = HttpHandler::<S, M>::new(connection);
+            let handler = HttpHandler::<S, MAY_BLOCK>(connection);
             pipeline.add_handler("http", Handler::duplex(handler))
         });
         listen(net).map(move |server| HttpServer {

@@ -5,9 +5,8 @@
 //! place of an empty output, which comes here for the next response. If there is something in the
 //! output, the response is copied behind it. Responses of other threads only bring memory.
 
-use std::cell::RefCell;
-
 use bytes::{Bytes, BytesMut};
+use tidegate_core::internal::Spares;
 
 use super::wire::Wire;
 
@@ -22,15 +21,13 @@ const LEAST: usize = 2 * 1024;
 const KEPT: usize = 16;
 
 thread_local! {
-    static SPARE: RefCell<Vec<BytesMut>> = const { RefCell::new(Vec::new()) };
+    static SPARE: Spares<BytesMut> = const { Spares::new(KEPT) };
 }
 
 /// Takes memory for a response.
 #[inline]
 pub(crate) fn take() -> BytesMut {
-    let spare = SPARE.try_with(|spare| spare.try_borrow_mut().ok()?.pop());
-    let spare = spare.ok().flatten();
-    spare.unwrap_or_else(fresh)
+    Spares::take(&SPARE).unwrap_or_else(fresh)
 }
 
 /// Creates memory with reference counting from the start, as outputs have it.
@@ -71,16 +68,9 @@ fn add(mut response: BytesMut, output: &mut BytesMut) {
 pub(crate) fn put_back(mut memory: BytesMut) {
     memory.clear();
     // Neither memory that was split off nor much of it.
-    if !(LEAST..=LARGEST).contains(&memory.capacity()) {
-        return;
+    if (LEAST..=LARGEST).contains(&memory.capacity()) {
+        Spares::put_back(&SPARE, memory);
     }
-    let _ = SPARE.try_with(|spare| {
-        if let Ok(mut spare) = spare.try_borrow_mut()
-            && spare.len() < KEPT
-        {
-            spare.push(memory);
-        }
-    });
 }
 
 #[cfg(test)]
@@ -125,11 +115,7 @@ mod tests {
         for other in [0, 10, LARGEST + 1] {
             put_back(BytesMut::with_capacity(other));
         }
-        assert_eq!(SPARE.with_borrow(Vec::len), 0);
-        for _ in 0..2 * KEPT {
-            put_back(fresh());
-        }
-        assert_eq!(SPARE.with_borrow(Vec::len), KEPT);
+        assert!(Spares::take(&SPARE).is_none());
     }
 
     #[test]

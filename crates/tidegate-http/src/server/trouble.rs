@@ -117,19 +117,13 @@ impl Trouble {
 
     /// Returns the number of the kind.
     pub(crate) fn index(self) -> usize {
-        let refusals = RefusalReason::ALL.len();
-        match self {
-            Self::Refused(reason) => reason.index(),
-            Self::SlowReader => refusals,
-            Self::Lost => refusals + 1,
-            Self::Dropped => refusals + 2,
-            Self::Panic => refusals + 3,
-            Self::Mistake(_) => refusals + 4,
-            Self::Server => refusals + 5,
-            Self::Unanswered => refusals + 6,
-            Self::Handshake => refusals + 7,
-            Self::LateResponse => refusals + 8,
-        }
+        let kind = match self {
+            Self::Refused(reason) => return reason.index(),
+            Self::Mistake(_) => Self::MISTAKE,
+            other => other,
+        };
+        let place = Self::OTHERS.iter().position(|other| *other == kind);
+        RefusalReason::ALL.len() + place.unwrap_or_default()
     }
 
     /// Returns the word that names the kind in counters.

@@ -25,11 +25,12 @@ mod writing;
 pub(super) use self::receiver::CallReceiver;
 pub(super) use self::writing::Writing;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_core::internal::lock;
 use tidegate_net::Neighbour;
 use tidegate_promise::{Completion, Promise};
 
@@ -316,7 +317,7 @@ impl Call {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // No user code runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

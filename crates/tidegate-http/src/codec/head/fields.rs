@@ -1,8 +1,6 @@
 //! The fields of a head as the peer sent them: order and spelling are kept.
 
 use std::fmt;
-use std::iter::FusedIterator;
-use std::slice;
 
 use crate::codec::chars;
 
@@ -102,16 +100,14 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns the fields in their order.
-    #[must_use]
-    pub fn iter(&self) -> FieldIter<'a> {
-        FieldIter {
-            bytes: self.bytes,
-            spans: self.spans.iter(),
-        }
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Field<'a>> + use<'a> {
+        let bytes = self.bytes;
+        self.spans.iter().map(move |span| Field {
+            name: chars::ascii(span.name(bytes)),
+            value: span.value(bytes),
+        })
     }
-}
 
-impl<'a> Fields<'a> {
     /// Passes the lines of the fields whose name and value are wanted to `put`: `Name: value` and CR LF. Lines that
     /// have this form in memory, and follow each other there, are passed in one piece.
     #[inline]
@@ -170,38 +166,3 @@ impl fmt::Debug for Fields<'_> {
         f.debug_list().entries(self.iter()).finish()
     }
 }
-
-impl<'a> IntoIterator for Fields<'a> {
-    type Item = Field<'a>;
-    type IntoIter = FieldIter<'a>;
-
-    fn into_iter(self) -> FieldIter<'a> {
-        self.iter()
-    }
-}
-
-/// The fields of a head in their order; see [`Fields::iter`].
-#[derive(Debug, Clone)]
-pub struct FieldIter<'a> {
-    bytes: &'a [u8],
-    spans: slice::Iter<'a, Span>,
-}
-
-impl<'a> Iterator for FieldIter<'a> {
-    type Item = Field<'a>;
-
-    fn next(&mut self) -> Option<Field<'a>> {
-        let span = self.spans.next()?;
-        Some(Field {
-            name: chars::ascii(span.name(self.bytes)),
-            value: span.value(self.bytes),
-        })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.spans.size_hint()
-    }
-}
-
-impl ExactSizeIterator for FieldIter<'_> {}
-impl FusedIterator for FieldIter<'_> {}

@@ -29,7 +29,7 @@ mod spare_copy;
 mod table;
 mod target;
 
-pub use self::fields::{Field, FieldIter, Fields};
+pub use self::fields::{Field, Fields};
 pub use self::owned::OwnedRequestHead;
 pub use self::request::RequestHead;
 pub use self::response::ResponseHead;

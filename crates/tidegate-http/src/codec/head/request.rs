@@ -7,7 +7,7 @@ use crate::codec::encode::EncodeError;
 use crate::codec::framing::{self, BodyFraming};
 use crate::codec::known::KnownField;
 use crate::codec::limits::HeadLimits;
-use crate::codec::method::{Method, MethodCode};
+use crate::codec::method::Method;
 use crate::codec::refusal::RefusalReason;
 use crate::codec::version::Version;
 
@@ -15,7 +15,7 @@ use super::authority::Authority;
 use super::connection::{self, UPGRADE};
 use super::fields::Fields;
 use super::forward;
-use super::lines::{bad_line_end, lines};
+use super::lines::bad_line_end;
 use super::owned::OwnedRequestHead;
 use super::table::{HeadTable, Info, Span, slice};
 use super::target::{self, TargetForm};
@@ -60,21 +60,7 @@ impl<'a> RequestHead<'a> {
         limits: &HeadLimits,
         table: &mut HeadTable,
     ) -> Result<(), RefusalReason> {
-        // With at most 65,535 bytes, each offset fits in 16 bits.
-        let input = &input[..input.len().min(usize::from(limits.head))];
-        table.clear();
-        let start = request_line(input, &mut table.info)?;
-        if start > usize::from(limits.start_line) + 2 {
-            return Err(RefusalReason::StartLineTooLong);
-        }
-        let end = lines(input, start, |span, known| {
-            match table.push(span, known, limits.fields) {
-                true => Ok(()),
-                false => Err(RefusalReason::TooManyFields),
-            }
-        })?;
-        table.info.len = end as u16;
-        check(&input[..end], table)
+        table.parse(input, limits, request_line, check)
     }
 
     /// Returns the head at the start of `input`, which was parsed into `table`.
@@ -107,11 +93,13 @@ impl<'a> RequestHead<'a> {
     #[inline]
     #[must_use]
     pub fn method(&self) -> Method<'a> {
-        if self.info.method == MethodCode::Other {
-            let name = slice(self.fields.bytes, (0, self.info.method_end));
-            return Method::Other(chars::ascii(name));
+        match self.info.method {
+            Method::Other(_) => {
+                let name = slice(self.fields.bytes, (0, self.info.method_end));
+                Method::Other(chars::ascii(name))
+            }
+            known => known,
         }
-        self.info.method.method("")
     }
 
     /// Returns the target as the peer sent it.
@@ -297,7 +285,7 @@ const HTTP11: u64 = u64::from_le_bytes(*b"HTTP/1.1");
 #[inline(always)]
 fn request_line(input: &[u8], info: &mut Info) -> Result<usize, RefusalReason> {
     let (method, length) = match input.first_chunk() {
-        Some(word) if u32::from_le_bytes(*word) == GET => (MethodCode::Get, 3),
+        Some(word) if u32::from_le_bytes(*word) == GET => (Method::Get, 3),
         _ => method(input)?,
     };
     let text = &input[length + 1..];
@@ -327,10 +315,10 @@ fn request_line(input: &[u8], info: &mut Info) -> Result<usize, RefusalReason> {
 }
 
 /// Parses a method that a space follows, and returns its length too.
-fn method(input: &[u8]) -> Result<(MethodCode, usize), RefusalReason> {
+fn method(input: &[u8]) -> Result<(Method<'static>, usize), RefusalReason> {
     let length = chars::run(input, TOKEN);
     match input.get(length) {
-        Some(b' ') if length > 0 => Ok((MethodCode::of(&input[..length]), length)),
+        Some(b' ') if length > 0 => Ok((Method::without_name(&input[..length]), length)),
         None | Some(b'\r') => Err(RefusalReason::RequestLine),
         _ => Err(RefusalReason::Method),
     }

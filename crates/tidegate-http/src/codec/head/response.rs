@@ -12,7 +12,7 @@ use crate::codec::version::Version;
 
 use super::connection::{self, UPGRADE};
 use super::fields::Fields;
-use super::lines::{bad_line_end, lines};
+use super::lines::bad_line_end;
 use super::owned::OwnedResponseHead;
 use super::request::{check_repeated, connection_options};
 use super::table::{HeadTable, Info, Span, slice};
@@ -51,21 +51,7 @@ impl<'a> ResponseHead<'a> {
         limits: &HeadLimits,
         table: &mut HeadTable,
     ) -> Result<(), RefusalReason> {
-        // With at most 65,535 bytes, each offset fits in 16 bits.
-        let input = &input[..input.len().min(usize::from(limits.head))];
-        table.clear();
-        let start = status_line(input, &mut table.info)?;
-        if start > usize::from(limits.start_line) + 2 {
-            return Err(RefusalReason::StartLineTooLong);
-        }
-        let end = lines(input, start, |span, known| {
-            match table.push(span, known, limits.fields) {
-                true => Ok(()),
-                false => Err(RefusalReason::TooManyFields),
-            }
-        })?;
-        table.info.len = end as u16;
-        check(&input[..end], table)
+        table.parse(input, limits, status_line, check)
     }
 
     /// Returns the head at the start of `input`, which was parsed into `table`.

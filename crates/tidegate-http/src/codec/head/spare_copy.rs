@@ -1,7 +1,8 @@
 //! Memory for copies of heads, which a thread uses in turn: a proxy copies the head of each request.
 
-use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
+
+use tidegate_core::internal::Spares;
 
 use super::patch::Patchable;
 use super::table::{Info, Span};
@@ -15,8 +16,7 @@ const KEPT: usize = 128;
 const IN_USE: &str = "only `drop` takes the copy";
 
 thread_local! {
-    #[expect(clippy::vec_box, reason = "the boxes are used again")]
-    static SPARE: RefCell<Vec<Box<Patchable>>> = const { RefCell::new(Vec::new()) };
+    static SPARE: Spares<Box<Patchable>> = const { Spares::new(KEPT) };
 }
 
 /// A copy of a head, in memory that serves for another copy after it. A box, because a proxy moves it
@@ -68,9 +68,7 @@ impl Drop for CopyBox {
 /// Takes memory for a copy. It has no bytes and fields, and may have no capacity.
 #[inline]
 pub(super) fn take() -> Box<Patchable> {
-    let spare = SPARE.try_with(|spare| spare.try_borrow_mut().ok()?.pop());
-    let spare = spare.ok().flatten();
-    spare.unwrap_or_else(|| Box::new(Patchable::empty()))
+    Spares::take(&SPARE).unwrap_or_else(|| Box::new(Patchable::empty()))
 }
 
 /// Keeps the memory of a copy that was dropped.
@@ -78,18 +76,9 @@ pub(super) fn take() -> Box<Patchable> {
 fn put_back(mut copy: Box<Patchable>) {
     copy.bytes.clear();
     copy.spans.clear();
-    let fits =
-        (1..=LARGEST).contains(&copy.bytes.capacity()) && copy.spans.capacity() <= MOST_FIELDS;
-    if !fits {
-        return;
+    if (1..=LARGEST).contains(&copy.bytes.capacity()) && copy.spans.capacity() <= MOST_FIELDS {
+        Spares::put_back(&SPARE, copy);
     }
-    let _ = SPARE.try_with(|spare| {
-        if let Ok(mut spare) = spare.try_borrow_mut()
-            && spare.len() < KEPT
-        {
-            spare.push(copy);
-        }
-    });
 }
 
 #[cfg(test)]

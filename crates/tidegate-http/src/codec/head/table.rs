@@ -6,10 +6,12 @@
 
 use crate::codec::framing::BodyFraming;
 use crate::codec::known::KnownField;
-use crate::codec::limits::MAX_FIELDS;
-use crate::codec::method::MethodCode;
+use crate::codec::limits::{HeadLimits, MAX_FIELDS};
+use crate::codec::method::Method;
+use crate::codec::refusal::RefusalReason;
 use crate::codec::version::Version;
 
+use super::lines::lines;
 use super::target::TargetForm;
 
 /// The memory for the offsets of one head.
@@ -56,6 +58,33 @@ impl HeadTable {
         self.info.clear_located();
         self.info.options = 0;
         self.info.expects_continue = false;
+    }
+
+    /// Parses the head at the start of `input`: its first line, which returns the offset of the next
+    /// one, its fields, and the rules that concern several of them.
+    #[inline(always)]
+    pub(super) fn parse(
+        &mut self,
+        input: &[u8],
+        limits: &HeadLimits,
+        start_line: impl FnOnce(&[u8], &mut Info) -> Result<usize, RefusalReason>,
+        check: impl FnOnce(&[u8], &mut Self) -> Result<(), RefusalReason>,
+    ) -> Result<(), RefusalReason> {
+        // With at most 65,535 bytes, each offset fits in 16 bits.
+        let input = &input[..input.len().min(usize::from(limits.head))];
+        self.clear();
+        let start = start_line(input, &mut self.info)?;
+        if start > usize::from(limits.start_line) + 2 {
+            return Err(RefusalReason::StartLineTooLong);
+        }
+        let end = lines(input, start, |span, known| {
+            match self.push(span, known, limits.fields) {
+                true => Ok(()),
+                false => Err(RefusalReason::TooManyFields),
+            }
+        })?;
+        self.info.len = end as u16;
+        check(&input[..end], self)
     }
 
     /// Adds a field. Returns `false` if there are `limit` fields already.
@@ -141,7 +170,8 @@ pub(super) struct Info {
     pub(super) version: Version,
     /// Of a request: where the method ends; it starts at 0.
     pub(super) method_end: u16,
-    pub(super) method: MethodCode,
+    /// Of a request, without the name of one that is not known.
+    pub(super) method: Method<'static>,
     /// Of a request: the target; of a response: the reason phrase.
     pub(super) text: (u16, u16),
     /// Of a request whose target has the origin form: where the path ends.
@@ -167,7 +197,7 @@ impl Info {
         len: 0,
         version: Version::Http11,
         method_end: 0,
-        method: MethodCode::Get,
+        method: Method::Get,
         text: (0, 0),
         path_end: 0,
         form: TargetForm::Origin,

@@ -1,7 +1,7 @@
 //! The four forms of a request target (RFC 9112, section 3.2).
 
 use crate::codec::chars;
-use crate::codec::method::MethodCode;
+use crate::codec::method::Method;
 
 use super::authority::Authority;
 
@@ -36,21 +36,21 @@ pub enum TargetForm {
 /// Returns the form of a target whose bytes are allowed, or `None` if it has none of the forms that
 /// fit the method.
 #[inline]
-pub(super) fn form(method: MethodCode, target: &[u8]) -> Option<TargetForm> {
-    if target.first() == Some(&b'/') && method != MethodCode::Connect {
+pub(super) fn form(method: Method<'_>, target: &[u8]) -> Option<TargetForm> {
+    if target.first() == Some(&b'/') && method != Method::Connect {
         return Some(TargetForm::Origin);
     }
     rare_form(method, target)
 }
 
 #[cold]
-fn rare_form(method: MethodCode, target: &[u8]) -> Option<TargetForm> {
-    if method == MethodCode::Connect {
+fn rare_form(method: Method<'_>, target: &[u8]) -> Option<TargetForm> {
+    if method == Method::Connect {
         let authority = Authority::parse(target)?;
         return authority.port.map(|_| TargetForm::Authority);
     }
     if target == b"*" {
-        return (method == MethodCode::Options).then_some(TargetForm::Asterisk);
+        return (method == Method::Options).then_some(TargetForm::Asterisk);
     }
     absolute(target).map(|_| TargetForm::Absolute)
 }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn each_method_has_its_forms() {
-        use MethodCode::{Connect, Get, Options};
+        use Method::{Connect, Get, Options};
         let rows = [
             (Get, "/", Some(TargetForm::Origin)),
             (Get, "//a/b", Some(TargetForm::Origin)),

@@ -5,7 +5,9 @@
 //! than one lock. On a pinned loop only its thread adds.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use tidegate_core::internal::lock;
 
 use super::times::{Times, add};
 use super::{CLASSES, get};
@@ -54,7 +56,7 @@ impl LoopCell {
     #[inline]
     fn alone(&self) -> Option<MutexGuard<'_, ()>> {
         let adding = self.adding.as_ref()?;
-        Some(adding.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(lock(adding))
     }
 
     pub(crate) fn opened(&self) {

@@ -24,7 +24,7 @@ use tidegate_net::{EmbeddedChannel, PipelineBuilder};
 
 use super::connection::Connection;
 use super::date::WallClock;
-use super::handler::{HttpHandler, NeverBlocks};
+use super::handler::HttpHandler;
 use super::limits::Limits;
 use super::metrics::{Counters, HttpMetrics};
 use super::request::Request;
@@ -68,7 +68,7 @@ impl Client {
         let counters = Counters::new(["embedded"].into_iter(), true);
         let shared = ServerShared::new(limits, wall, counters);
         let connection = Connection::new(service, Arc::clone(&shared));
-        let handler = HttpHandler::<_, NeverBlocks>::new(connection);
+        let handler = HttpHandler::<_, false>(connection);
         let socket = EmbeddedChannel::with_options(channel_options(), |p| {
             front(p).add_duplex("http", handler)
         });
