@@ -1,11 +1,12 @@
 //! A channel without a socket, for tests of handlers.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tidegate_core::ManualClock;
+use tidegate_core::internal::lock;
 use tidegate_loop::{EventLoop, ManualLoop};
 use tidegate_promise::Failure;
 
@@ -271,7 +272,7 @@ impl EmbeddedChannel {
     }
 
     fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.record)
     }
 }
 

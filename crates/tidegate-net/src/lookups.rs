@@ -13,11 +13,11 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tidegate_core::Clock;
-use tidegate_core::internal::PlainTask;
+use tidegate_core::internal::{PlainTask, lock};
 use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Failure, Promise, promise};
 
@@ -196,7 +196,7 @@ impl Lookups {
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.names)
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
                 own.push(host.to_owned());
                 assert!(!host.contains("panics"));
                 if host.contains("hangs") {
-                    let _ = hangs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let _ = lock(&hangs).recv();
                 }
                 Ok(vec![SocketAddr::from(([127, 0, 0, 1], 0))])
             };

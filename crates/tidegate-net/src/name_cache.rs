@@ -10,10 +10,11 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate_core::Clock;
+use tidegate_core::internal::lock;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
 
 use crate::resolve::{RESOLVE_TIMEOUT, Resolver, ask};
@@ -164,7 +165,7 @@ impl Cache {
     }
 
     fn lock(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.names)
     }
 }
 

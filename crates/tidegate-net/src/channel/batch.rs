@@ -49,12 +49,6 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
         }
     }
 
-    fn note_ready(&mut self, readiness: Readiness) {
-        if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
-            self.set(Flags::READ_READY);
-        }
-    }
-
     #[inline]
     fn prefetch_parts(&self) {
         // Whether the server drains, which handlers look at with each message.

@@ -31,9 +31,8 @@ pub(crate) enum ChannelRequest {
     FileRead(io::Result<Bytes>),
     Fire(InEvent),
     /// Reads what has arrived, even if the poller has not reported it yet, and then fires the event.
-    /// The event waits for so many turns at most, if the peer goes on sending. With the flag, the
-    /// channel has noted what the poller reports, and reads only if there is something.
-    ReadThenFire(InEvent, u8, bool),
+    /// The event waits for so many turns at most, if the peer goes on sending.
+    ReadThenFire(InEvent, u8),
     UserWritable(u8, bool),
     /// A writer has seen that the channel is not writable, and waits until its handlers are notified.
     SeenUnwritable,

@@ -4,9 +4,9 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use tidegate_core::internal::SignalBlock;
+use tidegate_core::internal::{SignalBlock, lock};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedCompletion, promise_on};
 
 use super::channel_request::{ChannelRequest, refuse, refuse_write};
@@ -348,7 +348,7 @@ impl Channel {
         let kept = self
             .shared
             .with_attributes(|all| all.get(&TypeId::of::<T>()).cloned())?;
-        let value = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = lock(&kept);
         value.as_ref()?.downcast_ref::<T>().cloned()
     }
 
@@ -437,7 +437,7 @@ impl Channel {
 /// Takes the value out of an attribute. Waits while another thread clones it: each attribute has
 /// its own lock, since cloning is user code.
 fn take_kept<T: 'static>(kept: Attribute) -> Option<T> {
-    let value = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let value = lock(&kept).take();
     value?.downcast().ok().map(|own| *own)
 }
 

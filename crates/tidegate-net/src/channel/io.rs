@@ -5,11 +5,11 @@
 //! requests.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_core::internal::SignalBlock;
+use tidegate_core::internal::{SignalBlock, lock};
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
 
 use super::channel_request::ChannelRequest;
@@ -114,7 +114,7 @@ impl ChannelIo {
     /// Returns the record for a test, if there is one.
     pub(crate) fn recorded(&self) -> Option<MutexGuard<'_, Record>> {
         let record = self.rare.as_ref()?.record.as_ref()?;
-        Some(record.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(lock(&record))
     }
 
     #[cold]

@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_core::internal::SignalBlock;
+use tidegate_core::internal::{SignalBlock, lock, unpoisoned};
 
 use super::channel_request::ChannelRequest;
 use super::shared::Shared;
@@ -61,7 +61,7 @@ impl LocalPipe {
     }
 
     fn lock(&self) -> MutexGuard<'_, PipeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Wakes the threads that wait at the pipe.
@@ -79,11 +79,11 @@ impl LocalPipe {
         let mut state = match patience {
             Some(patience) => {
                 let waited = self.changed.wait_timeout_while(state, patience, is_early);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+                unpoisoned(waited).0
             }
             None => {
                 let waited = self.changed.wait_while(state, is_early);
-                waited.unwrap_or_else(PoisonError::into_inner)
+                unpoisoned(waited)
             }
         };
         state.waiting -= 1;

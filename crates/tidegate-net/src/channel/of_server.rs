@@ -5,15 +5,13 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use tidegate_core::internal::{SignalBlock, contain};
+use tidegate_core::internal::SignalBlock;
 use tidegate_promise::Failure;
 
-use super::channel_request::{ChannelRequest, refuse};
+use super::channel_request::ChannelRequest;
 use super::server_memory::{Charge, Exceeded, MemoryUser};
 use super::shared::{Shared, flag};
 use crate::errors::NetError;
-use crate::reactor;
-use crate::sys::{Readiness, Ready};
 
 impl Shared {
     /// Returns `true` on the first call: handlers are notified of a drain once.
@@ -42,30 +40,6 @@ impl Shared {
             Some(io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
         );
         has_left && self.is_draining()
-    }
-
-    /// Queues a request, and lets the channel handle it before this returns if its loop is a pinned one
-    /// that this thread drives. For many channels this is faster than a signal for each: the memory
-    /// of a channel is in the cache when its handlers run.
-    pub(crate) fn post_at_once(block: &Arc<SignalBlock<Self>>, request: ChannelRequest) {
-        let roams = block.roams();
-        if let Err(refused) = Self::post(block, request, roams) {
-            return refuse(refused, block.close_cause().as_ref());
-        }
-        if roams {
-            return;
-        }
-        let ready = Ready {
-            token: block.token(),
-            readiness: Readiness::REQUESTS,
-        };
-        // If a source of the loop handles an event now, this one follows it.
-        match contain(|| reactor::dispatch(ready)) {
-            Ok(true) => {}
-            Ok(false) => Self::ring(block),
-            // Handlers contain their panics; this is the last resort.
-            Err(panic) => block.report(&panic.message()),
-        }
     }
 
     /// Begins to count the memory of the channel, if its server has a cap.

@@ -84,9 +84,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             ChannelRequest::SeenUnwritable => self.pipeline.io_mut().note_seen_unwritable(),
             ChannelRequest::FileRead(read) => self.file_was_read(read, io_context),
             ChannelRequest::Fire(event) => self.pipeline.fire(event),
-            ChannelRequest::ReadThenFire(event, left, looked) => {
-                self.read_first(event, left, looked, io_context);
-            }
+            ChannelRequest::ReadThenFire(event, left) => self.read_first(event, left, io_context),
             ChannelRequest::HandlerEvent(id, what) => self.pipeline.own(id, what),
             ChannelRequest::CheckDeadlines => self.check_deadlines(io_context),
             ChannelRequest::Inbound(msg) if self.state().ends() => discard(msg),
@@ -134,18 +132,16 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 
     /// Fires an event after what has arrived was read, if there may be something.
-    fn read_first(&mut self, event: InEvent, turns: u8, looked: bool, io_context: &mut IoContext) {
-        if !looked || self.transport.io().is_none() {
-            // The poller was not asked, or does not know the channel.
-            self.set(Flags::READ_READY);
-        }
+    fn read_first(&mut self, event: InEvent, turns: u8, io_context: &mut IoContext) {
+        // The poller was not asked.
+        self.set(Flags::READ_READY);
         self.read_on(None, io_context);
         if self.is_closed() {
             return discard(event);
         }
         match turns.checked_sub(1) {
             Some(left) if self.state().is_to_read() => {
-                let again = ChannelRequest::ReadThenFire(event, left, false);
+                let again = ChannelRequest::ReadThenFire(event, left);
                 if let Err(refused) = Shared::post(self.shared(), again, true) {
                     refuse(refused, None);
                 }

@@ -10,8 +10,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use tidegate_core::internal::lock;
 use tidegate_promise::{Completion, Promise, promise};
 
 use super::server_memory::ServerMemory;
@@ -162,11 +163,11 @@ impl ServerConnections {
     }
 
     fn peers(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.peers)
     }
 
     fn notify_if_empty(&self) {
-        let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut empty = lock(&self.empty);
         // ORDERING: Acquire pairs with the AcqRel in `left` and `listener_left`. Each of them comes
         // here after its count has reached 0, and the lock orders the two: the second one sees both
         // counts at 0.
@@ -184,8 +185,7 @@ impl ServerConnections {
     /// Returns a completion that succeeds when no connection is left and none can come.
     pub(crate) fn on_empty(&self) -> Completion<()> {
         let (promise, done) = promise();
-        let empty = self.empty.lock();
-        empty.unwrap_or_else(PoisonError::into_inner).push(promise);
+        lock(&self.empty).push(promise);
         self.notify_if_empty();
         done
     }

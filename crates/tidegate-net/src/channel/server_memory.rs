@@ -17,9 +17,10 @@
 use std::collections::{BinaryHeap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use crate::errors::NetError;
+use tidegate_core::internal::lock;
 
 /// Changes of a charge below this size are not counted before the end of a turn.
 pub(crate) const STEP: usize = 4096;
@@ -79,8 +80,7 @@ impl ServerMemory {
 
     /// Chooses the connections to close, and ends their charges.
     fn choose(&self) -> Vec<(Arc<dyn MemoryUser>, usize)> {
-        let choosing = self.choosing.lock();
-        let choosing = choosing.unwrap_or_else(PoisonError::into_inner);
+        let choosing = lock(&self.choosing);
         if self.total() <= self.cap {
             return Vec::new();
         }
@@ -129,7 +129,7 @@ impl ServerMemory {
     }
 
     fn users(&self) -> MutexGuard<'_, HashMap<usize, Weak<dyn MemoryUser>>> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.users)
     }
 }
 

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use tidegate_core::internal::{SignalBlock, discard_all};
+use tidegate_core::internal::{SignalBlock, discard_all, lock};
 use tidegate_core::{Executor, Unhandled};
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_with_error};
 
@@ -574,7 +574,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

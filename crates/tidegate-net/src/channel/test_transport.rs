@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, Weak};
 
 use bytes::{Bytes, BytesMut};
-use tidegate_core::internal::SignalBlock;
+use tidegate_core::internal::{SignalBlock, lock};
 
 use super::shared::Shared;
 
@@ -96,6 +96,6 @@ impl TestTransport {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, WireState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tidegate_core::internal::lock;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise_on};
 
 use super::Client;
@@ -198,7 +199,7 @@ impl<P: ChannelPlacement> Attempts<P> {
 
     fn lock(&self) -> MutexGuard<'_, State<P>> {
         // No user code runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

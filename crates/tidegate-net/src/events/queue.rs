@@ -20,9 +20,6 @@ pub(crate) struct EventQueue {
     /// Events that were queued again, and how many of them are due before the next poll.
     again: VecDeque<Ready>,
     due: usize,
-    /// How many events of the last poll, and of those that looked ahead after it, `look_ahead` has
-    /// returned.
-    noted: usize,
     /// Events of user-defined sources since the last call of `take_selected`; the poller keeps
     /// them.
     selected: usize,
@@ -35,7 +32,6 @@ impl EventQueue {
             at: 0,
             again: VecDeque::new(),
             due: 0,
-            noted: 0,
             selected: 0,
         }
     }
@@ -65,7 +61,7 @@ impl EventQueue {
             return Ok(self.polled_len() + self.due);
         }
         self.ready.clear();
-        (self.at, self.noted) = (0, 0);
+        self.at = 0;
         counters.polls.add(1);
         let polled = poller.poll(&mut self.ready, timeout);
         counters.events.add(self.ready.len() as u64);
@@ -75,31 +71,6 @@ impl EventQueue {
             self.selected += selected;
         }
         Ok(self.ready.len() + self.due)
-    }
-
-    /// Polls without waiting, even if events are still to be delivered, and adds what is ready to them.
-    /// Returns the events that are to be delivered and were not returned before, or `None` if the
-    /// poller may have more.
-    pub(crate) fn look_ahead(
-        &mut self,
-        poller: &mut dyn Poller,
-        counters: &Counters,
-    ) -> Option<&[Ready]> {
-        let before = self.ready.len();
-        if before - self.at >= EVENTS {
-            return None;
-        }
-        counters.polls.add(1);
-        let polled = poller.poll(&mut self.ready, Some(Duration::ZERO));
-        let found = self.ready.len() - before;
-        let selected = *polled.as_ref().unwrap_or(&0);
-        counters.events.add((found + selected) as u64);
-        self.selected += selected;
-        if polled.is_err() || found + selected >= EVENTS {
-            return None;
-        }
-        let from = std::mem::replace(&mut self.noted, self.ready.len());
-        Some(&self.ready[from.max(self.at)..])
     }
 
     /// Returns how many events of user-defined sources the poller has found since the last call.
@@ -187,30 +158,6 @@ mod tests {
         let (mut poller, _script) = FakePoller::new();
         let polled = queue.poll(&mut poller, Some(Duration::ZERO), &Counters::default());
         assert_eq!((polled.unwrap(), all(&mut queue)), (1, vec![8]));
-    }
-
-    #[test]
-    fn a_look_ahead_returns_each_event_once_and_all_are_delivered() {
-        let mut queue = queue(3);
-        queue.next();
-        let (mut poller, script) = FakePoller::new();
-        script.ready([event(8)]);
-        let counters = Counters::default();
-        let mut look = |queue: &mut EventQueue| {
-            let found = queue.look_ahead(&mut poller, &counters);
-            found.map(|events| events.iter().map(|one| one.token.slot()).collect())
-        };
-        assert_eq!(look(&mut queue), Some(vec![1, 2, 8]));
-        assert_eq!(look(&mut queue), Some(vec![]));
-        script.fail(std::io::ErrorKind::Other);
-        assert_eq!(look(&mut queue), None);
-        script.ready([event(9)]);
-        assert_eq!(look(&mut queue), Some(vec![9]));
-        script.ready((100..).take(EVENTS).map(event));
-        assert_eq!(look(&mut queue), None, "there may be more");
-        assert_eq!(look(&mut queue), None, "enough waits to be delivered");
-        assert_eq!(all(&mut queue)[..5], [1, 2, 8, 9, 100]);
-        assert_eq!(look(&mut queue), Some(vec![]));
     }
 
     #[test]

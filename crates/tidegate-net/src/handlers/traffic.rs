@@ -1,11 +1,12 @@
 //! Consolidates flushes, and limits the bytes per second.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::Blocking;
+use tidegate_core::internal::lock;
 use tidegate_promise::Promise;
 
 use crate::channel::write_queue::ENTRY_OVERHEAD;
@@ -218,7 +219,7 @@ impl Rate {
     }
 
     fn lock(&self) -> MutexGuard<'_, RateState> {
-        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.account)
     }
 }
 

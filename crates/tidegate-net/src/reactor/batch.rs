@@ -52,11 +52,6 @@ pub(crate) trait Batched {
         true
     }
 
-    /// Notes a readiness whose event is delivered later. No user code may run here.
-    fn note_ready(&mut self, readiness: Readiness) {
-        let _ = readiness;
-    }
-
     /// Prefetches the memory to which the source points and that it will use for its next event. The
     /// source itself should be in the cache.
     fn prefetch_parts(&self) {}

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use tidegate_core::{Clock, Dump};
 use tidegate_loop::{Pinned, Roaming};
 
-use super::batch::{Batch, Batched as _};
+use super::batch::Batch;
 use super::io_context::IoContext;
 use super::polling::{PollOutcome, Polling};
 use super::source::{IoHandle, IoSource, Next, refuse, watch};
@@ -308,23 +308,6 @@ impl<P: Place> Reactor<P> {
         let mut tokens = self.sources.tokens();
         tokens.retain(|token| self.sources.peek(*token).is_none());
         tokens
-    }
-
-    /// Polls without waiting, and lets the sources of events that are still to be delivered note their
-    /// readiness. Returns `false` if there may be more that is ready.
-    pub(super) fn look_ahead(&mut self) -> bool {
-        let Polling {
-            poller, counters, ..
-        } = &mut self.polling;
-        let Some(events) = self.queue.look_ahead(&mut **poller, counters) else {
-            return false;
-        };
-        for ready in events {
-            if let Some(source) = self.sources.get_mut(ready.token) {
-                source.note_ready(ready.readiness);
-            }
-        }
-        true
     }
 
     /// Returns the handles of the sources that are in their slots and have one.

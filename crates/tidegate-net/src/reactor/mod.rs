@@ -30,8 +30,7 @@ pub(crate) use self::io_watch::IoWatch;
 #[cfg(test)]
 pub(crate) use self::pinned::with;
 pub(crate) use self::pinned::{
-    begin, dispatch, drop_later, give_turn, handles, look_ahead, names, pass_to_neighbour,
-    register, write_to_neighbour,
+    begin, dispatch, give_turn, handles, names, pass_to_neighbour, register, write_to_neighbour,
 };
 pub(crate) use self::poll_driver::PollDriver;
 #[cfg(test)]

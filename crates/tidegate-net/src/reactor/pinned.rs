@@ -42,8 +42,6 @@ pub(crate) struct LocalReactor {
     running: Option<Arc<Running>>,
     /// Sources that took a write of another one and need a turn at the end of the task.
     owed: Vec<Token>,
-    /// Sources that have left, while many of them leave together: see [`drop_later`].
-    left: Option<Vec<Box<dyn IoSource>>>,
 }
 
 impl LocalReactor {
@@ -55,7 +53,6 @@ impl LocalReactor {
             io_context: Some(Box::new(io_context)),
             running: None,
             owed: Vec::new(),
-            left: None,
         })
     }
 
@@ -403,33 +400,8 @@ fn deliver_by(
         Some(local) => local.put(token, source, io_context, next),
         None => Some(source),
     };
-    if let Some(gone) = gone {
-        let_go(current, gone);
-    }
+    drop(gone);
     if let Err(panic) = handled {
-        panic.resume();
-    }
-}
-
-#[cold]
-fn let_go(current: &RefCell<Option<Box<LocalReactor>>>, source: Box<dyn IoSource>) {
-    let mut source = Some(source);
-    if let Some(local) = current.borrow_mut().as_deref_mut()
-        && let Some(left) = &mut local.left
-    {
-        left.extend(source.take());
-    }
-    drop(source);
-}
-
-/// Does `work`, in which many sources of this thread's loop leave. They are dropped after it: so the
-/// last one is closed earlier than if the memory of each was freed at once.
-pub(crate) fn drop_later(work: impl FnOnce()) {
-    let nested = with(|local| local.left.replace(Vec::new())).flatten();
-    let done = contain(work);
-    let left = with(|local| std::mem::replace(&mut local.left, nested)).flatten();
-    drop(left);
-    if let Err(panic) = done {
         panic.resume();
     }
 }
@@ -437,12 +409,6 @@ pub(crate) fn drop_later(work: impl FnOnce()) {
 /// Returns the handles of this loop's sources that are in their slots and have one.
 pub(crate) fn handles() -> Vec<Arc<dyn IoHandle>> {
     with(|local| local.reactor.handles()).unwrap_or_default()
-}
-
-/// Makes the sources of this thread's loop note what they are ready for by now, before their events
-/// are delivered. Returns `false` if some may be ready and do not know it.
-pub(crate) fn look_ahead() -> bool {
-    with(|local| local.reactor.look_ahead()).unwrap_or(false)
 }
 
 /// Returns the names of the parts of a source in its slot: see [`IoSource::names`].

@@ -3,25 +3,20 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::internal::lock;
 use tidegate_core::{Clock, Parker, ThreadBuilder};
 use tidegate_loop::Placement;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedPromise, promise};
 
-use crate::channel::{
-    Channel, ChannelRequest, InEvent, ServerConnections, Shared, TimedWork, UserEvent,
-};
+use crate::channel::{Channel, ChannelRequest, InEvent, ServerConnections, TimedWork, UserEvent};
 use crate::group::{LoopTarget, NetGroup};
 use crate::reactor::{self, IoHandle, RoamingShared, Update};
 
 /// How many turns a channel reads before its handlers are notified of a drain.
 const MOST_READING: u8 = 8;
-
-/// How many channels are notified of a drain after a look at the poller. A request that arrives while
-/// they are notified finds its connection closed, as one that arrives just after the close does.
-const AT_ONCE: usize = 4;
 
 /// How long a drain waits after its deadline for handlers that have not returned.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
@@ -90,7 +85,7 @@ pub(super) fn check_drain(origin: &ServerConnections, channel: Channel) {
     // A connection that reached its event loop before the task of the drain is found by that task.
     // A later one sees this flag, because the queue of the loop orders the two.
     if origin.is_draining() {
-        notify_of_drain(&channel, false);
+        notify_of_drain(&channel);
     } else if origin.is_announced() {
         notify_of_announcement(&channel);
     }
@@ -104,27 +99,11 @@ fn notify_of_announcement(channel: &Channel) {
 }
 
 /// Fires the `Draining` event on a connection, once. Before that, the channel reads what has arrived,
-/// even if the poller has not reported it yet. With `looked`, the poller has just been asked, and the
-/// channel reads only if it has reported something.
-fn notify_of_drain(channel: &Channel, looked: bool) {
+/// even if the poller has not reported it yet.
+fn notify_of_drain(channel: &Channel) {
     if channel.shared().mark_drained() {
         let event = InEvent::User(UserEvent::new(Draining));
-        let looked = looked && !channel.shared().roams();
-        let request = ChannelRequest::ReadThenFire(event, MOST_READING, looked);
-        Shared::post_at_once(channel.shared(), request);
-    }
-}
-
-/// Returns what notifies the connections of an event loop of a drain, one after the other. A look at
-/// the poller for some of them costs much less than a read from each, most of which find nothing.
-fn notifier() -> impl FnMut(&Channel) + Send {
-    let (mut left, mut looked) = (0, false);
-    move |channel: &Channel| {
-        if left == 0 {
-            (left, looked) = (AT_ONCE, reactor::look_ahead());
-        }
-        left -= 1;
-        notify_of_drain(channel, looked);
+        channel.post(ChannelRequest::ReadThenFire(event, MOST_READING));
     }
 }
 
@@ -164,7 +143,7 @@ pub(super) fn begin_after(
     });
     let next = Arc::new(Mutex::new(Some((begin, promise))));
     let start = move || {
-        let next = next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let next = lock(&next).take();
         if let Some((begin, promise)) = next {
             pass_report_on(begin(), promise);
         }
@@ -209,7 +188,7 @@ pub(crate) fn drain(
     origin.begin_drain();
     for one in group.each() {
         let (mine, roam) = (Arc::clone(origin), one.roam.clone());
-        run_on(&one, move || each_of(mine, roam, notifier()));
+        run_on(&one, move || each_of(mine, roam, notify_of_drain));
         if deadline == Duration::MAX {
             continue;
         }
@@ -219,9 +198,7 @@ pub(crate) fn drain(
             each_of(mine, roam, move |channel: &Channel| {
                 let peer = channel.peer_addr();
                 let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
-                cut.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(peer);
+                lock(&cut).push(peer);
                 channel.force_close();
             });
         });
@@ -261,7 +238,7 @@ impl Drain {
     fn report(&self, held: usize) {
         let since = self.origin.accepted() - self.accepted;
         let open = self.open + usize::try_from(since).unwrap_or(0);
-        let cut = std::mem::take(&mut *self.cut.lock().unwrap_or_else(PoisonError::into_inner));
+        let cut = std::mem::take(&mut *lock(&self.cut));
         let _ = self.promise.try_succeed(DrainReport {
             open,
             closed_at_deadline: cut,
@@ -324,11 +301,10 @@ fn each_of(
             let own = channel.shared().origin();
             own.is_some_and(|own| Arc::ptr_eq(own, &origin))
         };
-        reactor::drop_later(|| {
-            for channel in channels.iter().filter(|channel| is_own(channel)) {
-                each(channel);
-            }
-        });
+        channels
+            .iter()
+            .filter(|one| is_own(one))
+            .for_each(&mut each);
     };
     match roam {
         // An event loop that has ended has closed its channels.

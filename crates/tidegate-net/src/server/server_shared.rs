@@ -2,8 +2,9 @@
 //! end.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use tidegate_core::internal::lock;
 use tidegate_core::internal::trace::{self, EventLimit};
 use tidegate_promise::{Promise, SharedCompletion, promise_with_error};
 
@@ -94,7 +95,7 @@ impl ServerShared {
 
     /// Keeps the socket of a listener that is about to leave, for the user.
     pub(super) fn keep(&self, at: usize, listener: Listening) {
-        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut released = lock(&self.released);
         let place = released
             .listeners
             .partition_point(|(other, _)| *other <= at);
@@ -103,7 +104,7 @@ impl ServerShared {
 
     /// Completes `promise` with the kept sockets when the last listener has left.
     pub(super) fn wait_for_listeners(&self, promise: Promise<Vec<Listener>>) {
-        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut released = lock(&self.released);
         released.waiting.push(promise);
         drop(released);
         self.hand_out_if_over();
@@ -117,7 +118,7 @@ impl ServerShared {
         if self.open.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut end = lock(&self.end);
         let promise = end.take();
         drop(end);
         if let Some(promise) = promise {
@@ -127,7 +128,7 @@ impl ServerShared {
     }
 
     fn hand_out_if_over(&self) {
-        let mut released = self.released.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut released = lock(&self.released);
         // ORDERING: Acquire pairs with the AcqRel in `leave`. The last listener comes here after
         // its count, and a promise before this load: the lock orders the two, so one of them finds
         // the other.

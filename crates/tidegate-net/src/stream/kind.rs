@@ -2,9 +2,10 @@
 
 use std::cell::{RefCell, RefMut};
 use std::ops::DerefMut;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::link::StreamState;
+use tidegate_core::internal::lock;
 
 /// The kind of a [`ByteStream`](crate::ByteStream) that any thread may use.
 #[derive(Debug)]
@@ -43,8 +44,7 @@ pub trait StreamCell: Default {
 
 impl StreamCell for Mutex<StreamState> {
     fn lock(&self) -> impl DerefMut<Target = StreamState> {
-        let guard: MutexGuard<'_, StreamState> =
-            Mutex::lock(self).unwrap_or_else(PoisonError::into_inner);
+        let guard: MutexGuard<'_, StreamState> = lock(self);
         guard
     }
 }

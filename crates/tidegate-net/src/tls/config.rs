@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 use rustls::client::ClientConfig;
@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig, ServerSessionMemoryCache};
 use rustls::sign::CertifiedKey;
 use rustls::{Connection, RootCertStore};
+use tidegate_core::internal::unpoisoned;
 
 use super::{Tls, TlsError, roots};
 
@@ -84,7 +85,7 @@ impl TlsServer {
     /// refused; a client that names none is accepted.
     pub fn alpn<P: AsRef<[u8]>>(self, protocols: impl IntoIterator<Item = P>) -> Self {
         {
-            let mut config = self.config.write().unwrap_or_else(PoisonError::into_inner);
+            let mut config = unpoisoned(self.config.write());
             Arc::make_mut(&mut config).alpn_protocols = names(protocols);
         }
         self
@@ -119,7 +120,7 @@ impl TlsServer {
 
     fn show(&self, name: Option<String>, chain: &[u8], key: &[u8]) -> Result<(), TlsError> {
         let identity = identity(chain, key)?;
-        let mut config = self.config.write().unwrap_or_else(PoisonError::into_inner);
+        let mut config = unpoisoned(self.config.write());
         let resolver = Arc::as_ptr(&config.cert_resolver);
         if !std::ptr::addr_eq(resolver, Arc::as_ptr(&self.identities)) {
             let why = "the server's `ServerConfig` decides; give it another one with \
@@ -134,7 +135,7 @@ impl TlsServer {
 
     /// Uses `config` for new connections.
     pub fn set_config(&self, config: Arc<ServerConfig>) {
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+        *unpoisoned(self.config.write()) = config;
     }
 
     /// Creates the handler of one connection.
@@ -147,7 +148,7 @@ impl TlsServer {
     }
 
     fn connection(&self) -> Result<Connection, rustls::Error> {
-        let config = self.config.read().unwrap_or_else(PoisonError::into_inner);
+        let config = unpoisoned(self.config.read());
         let server = rustls::ServerConnection::new(Arc::clone(&config))?;
         Ok(Connection::Server(server))
     }
@@ -350,12 +351,12 @@ struct Identities {
 
 impl Identities {
     fn set(&self, name: Option<String>, identity: CertifiedKey) {
-        let mut all = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = unpoisoned(self.by_name.write());
         all.insert(name, Arc::new(identity));
     }
 
     fn get(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
-        let all = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        let all = unpoisoned(self.by_name.read());
         let named = name.and_then(|name| {
             let name = name.to_ascii_lowercase();
             let above = name.split_once('.').map(|(_, above)| format!("*.{above}"));

@@ -9,9 +9,10 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use tidegate_core::internal::lock;
 use tidegate_promise::{Failure, Promise, promise};
 
 use super::promises::complete;
@@ -102,7 +103,7 @@ impl HeldFiles {
     }
 
     fn take_read(&self) -> Option<io::Result<Bytes>> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = lock(&self.read);
         read.take()
     }
 }
@@ -202,7 +203,7 @@ impl Tls {
             let read = Arc::clone(&files.read);
             let (channel, id) = ctx.ring_target();
             range.clone().read_in_pool(move |chunk| {
-                *read.lock().unwrap_or_else(PoisonError::into_inner) = Some(chunk);
+                *lock(&read) = Some(chunk);
                 ring_timer(&channel, id, CHUNK_READ);
             });
         }
