@@ -123,9 +123,8 @@ pub use self::breaker::{
     CircuitBreaker, Pass,
 };
 pub use self::bulkhead::{
-    AdaptiveLimit, Bulkhead, CallQueue, ConcurrencyStrategy, Criticality, LimitAlgorithm,
-    LimitMove, LimitReason, Partitions, PermitConfig, PoolConfig, PoolSnapshot, QueueDiscipline,
-    SampleWindow, WaitingCall,
+    AdaptiveLimit, Bulkhead, ConcurrencyStrategy, Criticality, LimitAlgorithm, LimitMove,
+    LimitReason, Partitions, PermitConfig, PoolConfig, PoolSnapshot, QueueDiscipline, SampleWindow,
 };
 pub use self::cancel::{CallHandle, CancelOutcome, Interrupt};
 #[cfg(feature = "wrappers")]

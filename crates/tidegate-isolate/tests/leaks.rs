@@ -5,7 +5,6 @@
     reason = "in a test an unwrap is an assertion, in its helpers too"
 )]
 
-use std::collections::VecDeque;
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::task::{Context, Waker};
@@ -13,10 +12,11 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, Task, ThreadBuilder};
 use tidegate_isolate::{
-    CallHandle, CallQueue, Collapser, CollapserConfig, CollapserError, CollapserScope, Command,
+    CallHandle, Collapser, CollapserConfig, CollapserError, CollapserScope, Command,
     CommandBuilder, CommandError, ConcurrencyStrategy, Entry, Interrupt, Isolation, PermitConfig,
-    PoolConfig, ShutdownReport, Verdict, WaitingCall,
+    PoolConfig, ShutdownReport, Verdict,
 };
+use tidegate_pool::queue::JobList;
 use tidegate_pool::{HandedBack, WorkerPool};
 use tidegate_promise::{Completion, SharedCompletion};
 use tidegate_testkit::{Gate, until};
@@ -98,35 +98,13 @@ enum Parts {
 
 const PARTS: [Parts; 4] = [Parts::None, Parts::Queue, Parts::Factory, Parts::Executor];
 
-/// First in, first out.
-#[derive(Default)]
-struct Plain(VecDeque<WaitingCall>);
-
-impl CallQueue for Plain {
-    fn push(&mut self, call: WaitingCall) {
-        self.0.push_back(call);
-    }
-
-    fn pop(&mut self) -> Option<WaitingCall> {
-        self.0.pop_front()
-    }
-
-    fn remove(&mut self, call: &WaitingCall) {
-        self.0.retain(|one| one != call);
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-}
-
 fn isolation(clock: &ManualClock, parts: Parts) -> (Isolation, Option<WorkerPool>) {
     let builder = Isolation::builder().clock(clock).on_unhandled(|_, _| ());
     let default = ConcurrencyStrategy::default;
     let (builder, lender) = match parts {
         Parts::None => (builder, None),
         Parts::Queue => {
-            let queue = move |_: &_| default().queue(Plain::default());
+            let queue = move |_: &_| default().queue(JobList::default());
             (builder.concurrency_strategy(queue), None)
         }
         Parts::Factory => {

@@ -278,6 +278,8 @@ pub mod timer {
 /// ```
 pub mod pool {
     #[doc(inline)]
+    pub use tidegate_pool::queue;
+    #[doc(inline)]
     pub use tidegate_pool::{Growth, NotStartedError, PoolPolicy, TryExecutor, WorkerPool};
     #[cfg(feature = "ordered")]
     #[doc(inline)]
@@ -406,11 +408,11 @@ pub mod tls {
 pub mod isolate {
     #[doc(inline)]
     pub use tidegate_isolate::{
-        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, Call, CallQueue,
-        CallStage, Cause, Command, CommandError, ConcurrencyStrategy, ConfigError, Criticality,
-        Entry, Event, FallbackError, Interrupt, Isolation, Key, Partitions, PendingEntry,
-        PermitConfig, PoolConfig, Properties, PropertySource, QueueDiscipline, RateConfig,
-        Rejection, RequestContext, RequestVariable, Verdict, WaitingCall,
+        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, Call, CallStage,
+        Cause, Command, CommandError, ConcurrencyStrategy, ConfigError, Criticality, Entry, Event,
+        FallbackError, Interrupt, Isolation, Key, Partitions, PendingEntry, PermitConfig,
+        PoolConfig, Properties, PropertySource, QueueDiscipline, RateConfig, Rejection,
+        RequestContext, RequestVariable, Verdict,
     };
     #[cfg(feature = "wrappers")]
     #[doc(inline)]

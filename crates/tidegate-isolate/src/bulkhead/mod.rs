@@ -17,7 +17,7 @@ pub use self::permits::{
     AdaptiveLimit, LimitAlgorithm, LimitMove, LimitReason, PermitConfig, SampleWindow,
 };
 pub use self::queue::QueueDiscipline;
-pub use self::threads::{CallQueue, ConcurrencyStrategy, PoolConfig, PoolSnapshot, WaitingCall};
+pub use self::threads::{ConcurrencyStrategy, PoolConfig, PoolSnapshot};
 
 pub(crate) use self::permits::{Gate, OnLimitMove, Place, Woken};
 pub(crate) use self::threads::{Home, ThreadBulkhead, WaitCheck};

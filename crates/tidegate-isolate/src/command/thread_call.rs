@@ -176,7 +176,7 @@ where
     pub(super) fn hand_over(self: &Arc<Self>, criticality: Criticality) -> SubmitResult<T, E> {
         let queued = QueuedJob(Some(Arc::clone(self)));
         let task = Task::labelled::<F, _>(move || queued.run());
-        match self.pool.submit(task, criticality, &self.shared.state.key) {
+        match self.pool.submit(task, criticality) {
             Ok(None) => Ok(()),
             Ok(Some(JobKey(place))) => {
                 // By the fences in `leave` and `is_left`, either the thread that ends the call

@@ -81,9 +81,8 @@ impl IsolationBuilder {
     /// and may be called more often than pools are created: parts that are not used are dropped. If
     /// it panics, that command is refused with an error.
     ///
-    /// See [`CallQueue`](crate::CallQueue) for a queue, and [`ConcurrencyStrategy`] for the others.
-    /// A part that breaks its contract is reported with its name
-    /// ([`Unhandled::PartFailed`]), and the rest goes on.
+    /// See [`ConcurrencyStrategy`] for the parts and their contracts. A part that breaks its contract
+    /// is reported with its name ([`Unhandled::PartFailed`]). All other pools go on.
     pub fn concurrency_strategy(
         mut self,
         parts: impl Fn(&Key) -> ConcurrencyStrategy + Send + Sync + 'static,

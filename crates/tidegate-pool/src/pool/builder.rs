@@ -8,11 +8,11 @@ use tidegate_core::internal::FastClock;
 use tidegate_core::{Clock, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled};
 
 use super::budget::LeaseInfo;
-use super::core::{OnDisplaced, OnLow, Parts, PoolQueue, Shared, ThreadLender, run_worker};
+use super::core::{OnDisplaced, OnLow, Parts, Shared, ThreadLender, UserLane, run_worker};
 use super::handle::WorkerPool;
 use super::limits::{PoolError, PoolLimits};
 use super::policy::PoolPolicy;
-use super::queue::{JobList, JobQueue};
+use super::queue::{JobList, JobQueue, UsersQueue};
 use super::raw::Growth;
 
 /// A builder for a [`WorkerPool`].
@@ -40,7 +40,7 @@ pub struct WorkerPoolBuilder {
     limits: PoolLimits,
     core: Option<usize>,
     reserved: Option<usize>,
-    queue: PoolQueue,
+    queue: UserLane,
     policy: PoolPolicy,
     threads: Option<ThreadBuilder>,
     lender: Option<ThreadLender>,
@@ -66,7 +66,7 @@ impl WorkerPoolBuilder {
             limits: PoolLimits::default(),
             core: None,
             reserved: None,
-            queue: PoolQueue::BuiltIn(Box::new(JobList::default())),
+            queue: UserLane::BuiltIn(Box::new(JobList::default())),
             policy: PoolPolicy::default(),
             threads: None,
             lender: None,
@@ -100,15 +100,15 @@ impl WorkerPoolBuilder {
 
     /// Replaces the default queue, which is first in, first out. See [`JobQueue`] for its contract.
     pub fn queue_of(mut self, queue: impl JobQueue) -> Self {
-        self.queue = PoolQueue::Users(Box::new(queue));
+        self.queue = UserLane::Users(UsersQueue::new(queue));
         self
     }
 
-    /// Replaces the default queue by one that is called with the pool's lock held, and that owns the
-    /// jobs: it is quick, and never calls the pool.
+    /// Replaces the default queue by one that owns its jobs and keeps its contract: what it does is not
+    /// checked.
     #[doc(hidden)]
     pub fn built_in_queue(mut self, queue: impl JobQueue) -> Self {
-        self.queue = PoolQueue::BuiltIn(Box::new(queue));
+        self.queue = UserLane::BuiltIn(Box::new(queue));
         self
     }
 

@@ -302,6 +302,12 @@ impl WorkerPool {
         self.shared.is_low_on_threads()
     }
 
+    /// Returns what the program's own queue did wrong, if that closed the pool; see
+    /// [`JobQueue`](crate::queue::JobQueue).
+    pub fn failed_queue(&self) -> Option<&str> {
+        self.shared.failed_queue()
+    }
+
     /// Returns a snapshot of the pool's metrics.
     pub fn metrics(&self) -> PoolMetrics {
         self.shared.metrics()
@@ -326,8 +332,7 @@ impl WorkerPool {
     ///
     /// # Threads
     ///
-    /// Can be called from any thread, also from a job and from a method of the pool's queue. Never
-    /// waits: if the pool's lock is not free within a moment, the dump lacks the limits and says so.
+    /// Can be called from any thread, also from a job. Never waits: if the pool's lock is not free within a moment, the dump lacks the limits and says so.
     pub fn dump(&self) -> Dump {
         self.shared.dump()
     }

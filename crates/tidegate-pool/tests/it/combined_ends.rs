@@ -74,14 +74,6 @@ impl JobQueue for Newest {
     fn remove(&mut self, key: JobKey) -> Option<Job> {
         self.0.remove(key)
     }
-
-    fn displace(&mut self, _by: &Job) -> Option<Job> {
-        None
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 fn build(clock: &ManualClock, part: Part, lender: &WorkerPool) -> WorkerPool {

@@ -92,10 +92,6 @@ impl JobQueue for ByDiscipline {
     fn displace(&mut self, by: &Job) -> Option<Job> {
         self.queue.remove_least(Job::criticality, by.criticality())
     }
-
-    fn len(&self) -> usize {
-        self.queue.len()
-    }
 }
 
 debug_fields!(ByDiscipline, this => queued: this.queue.len());

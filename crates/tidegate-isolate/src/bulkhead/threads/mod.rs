@@ -2,21 +2,16 @@
 //!
 //! `thread_bulkhead` is the pool with its limits and counters. `job_queue` is the order in which
 //! calls wait for a thread. `strategy` has the parts that a program supplies instead of the built-in
-//! ones: `call_queue` is the trait of its queue, `call_line` keeps the calls that wait there, and
-//! `tickets` counts their rights to a thread. `home` checks a wait for a call of the pool.
+//! ones. `home` checks a wait for a call of the pool.
 //! `snapshot` reports the pool's figures, and `config` has the settings.
 
-mod call_line;
-mod call_queue;
 mod config;
 mod home;
 mod job_queue;
 mod snapshot;
 mod strategy;
 mod thread_bulkhead;
-mod tickets;
 
-pub use self::call_queue::{CallQueue, WaitingCall};
 pub use self::config::PoolConfig;
 pub use self::snapshot::PoolSnapshot;
 pub use self::strategy::ConcurrencyStrategy;

@@ -61,8 +61,8 @@ pub struct PoolSnapshot {
     pub expired_total: u64,
     /// Threads that are held by work whose caller has given up.
     pub overstaying: usize,
-    /// What the program's own queue did wrong, if the pool does not use it any more; see
-    /// [`CallQueue`](crate::CallQueue).
+    /// What the program's own queue did wrong, if that closed the pool; see
+    /// [`ConcurrencyStrategy::queue`](crate::ConcurrencyStrategy::queue).
     pub failed_part: Option<String>,
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tidegate_core::{Rejected, Task, ThreadBuilder};
-
-use super::call_queue::CallQueue;
+use tidegate_pool::WorkerPoolBuilder;
+use tidegate_pool::queue::JobQueue;
 
 /// The parts of a pool that replace the built-in ones; see
 /// [`IsolationBuilder::concurrency_strategy`](crate::IsolationBuilder::concurrency_strategy). A part
@@ -30,19 +30,56 @@ use super::call_queue::CallQueue;
 /// ```
 #[derive(Default)]
 pub struct ConcurrencyStrategy {
-    pub(super) queue: Option<Box<dyn CallQueue>>,
+    pub(super) queue: Option<SetQueue>,
     pub(super) threads: Option<ThreadBuilder>,
     pub(super) executor: Option<Lend>,
 }
+
+/// Sets the queue of a pool.
+pub(super) type SetQueue = Box<dyn FnOnce(WorkerPoolBuilder) -> WorkerPoolBuilder + Send>;
 
 /// Accepts a task and runs it, or returns it.
 pub(super) type Lend = Arc<dyn Fn(Task) -> Result<(), Rejected<Task>> + Send + Sync>;
 
 impl ConcurrencyStrategy {
     /// Sets the queue in which calls wait for a thread. The pool's bound applies to it; the pool's
-    /// `discipline` does not. See [`CallQueue`] for its contract.
-    pub fn queue(mut self, queue: impl CallQueue) -> Self {
-        self.queue = Some(Box::new(queue));
+    /// `discipline` does not. See [`JobQueue`] for its contract. The criticality of a job is that of
+    /// its call: `Criticality::Critical as u8` is the highest one.
+    ///
+    /// A queue that breaks its contract ends the pool: its calls are rejected with
+    /// [`Rejection::Closed`](crate::Rejection::Closed). That is reported with the name of the pool
+    /// ([`IsolationBuilder::on_unhandled`](crate::IsolationBuilder::on_unhandled),
+    /// [`PoolSnapshot::failed_part`](crate::PoolSnapshot::failed_part)). All other pools go on.
+    ///
+    /// ```
+    /// use tidegate_isolate::{Command, ConcurrencyStrategy, Isolation, PoolConfig};
+    /// use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
+    ///
+    /// /// The newest call first.
+    /// #[derive(Default)]
+    /// struct Stack(JobList);
+    ///
+    /// impl JobQueue for Stack {
+    ///     fn push(&mut self, call: Job) -> JobKey { self.0.push_back(call) }
+    ///     fn pop(&mut self) -> Option<Popped> { self.0.pop_back().map(Popped::Run) }
+    ///     fn remove(&mut self, key: JobKey) -> Option<Job> { self.0.remove(key) }
+    /// }
+    ///
+    /// let isolation = Isolation::builder()
+    ///     .concurrency_strategy(|pool| match &**pool {
+    ///         "prices" => ConcurrencyStrategy::default().queue(Stack::default()),
+    ///         _ => ConcurrencyStrategy::default(), // the built-in parts
+    ///     })
+    ///     .build()?;
+    /// let prices: Command<u32, String> = Command::builder("prices")
+    ///     .group("catalog")
+    ///     .threads(PoolConfig { core: 2, queue: 100, ..PoolConfig::default() })
+    ///     .build(&isolation)?;
+    /// assert_eq!(prices.run(|_cancel| Ok(42)), Ok(42));
+    /// # Ok::<(), tidegate_isolate::ConfigError>(())
+    /// ```
+    pub fn queue(mut self, queue: impl JobQueue) -> Self {
+        self.queue = Some(Box::new(|pool| pool.queue_of(queue)));
         self
     }
 

@@ -20,7 +20,6 @@ use tidegate_pool::queue::{Job, JobKey};
 use tidegate_pool::{PoolLimits, PoolPolicy, ShutdownError, ShutdownReport, WorkerPool};
 use tidegate_promise::SharedCompletion;
 
-use super::call_line::CallLine;
 use super::config::PoolConfig;
 use super::home::Home;
 use super::job_queue::{ByDiscipline, LiveDiscipline};
@@ -60,8 +59,6 @@ pub(crate) struct ThreadBulkhead {
     /// if the work returns before the thread that gave up has counted it.
     overstaying: AtomicIsize,
     unused_max: Mutex<UnusedMaxNotice>,
-    /// The calls that wait in a queue of the program, if the pool has one.
-    line: Option<Arc<CallLine>>,
     /// The part of the program that gives the pool its threads, if there is one.
     own_threads: Option<&'static str>,
     unhandled: OnUnhandled,
@@ -86,6 +83,7 @@ impl ThreadBulkhead {
         let discipline = Arc::new(LiveDiscipline::default());
         let mut pool = WorkerPool::builder(format!("tidegate-{key}"))
             .limits(limits(config))
+            .policy(PoolPolicy::DropOldest)
             .clock(clock.clock())
             .report_to(unhandled.clone());
         let ConcurrencyStrategy {
@@ -93,14 +91,10 @@ impl ThreadBulkhead {
             threads,
             executor,
         } = parts;
-        let line = queue.map(|queue| CallLine::new(key, queue, (clock.clock(), unhandled)));
-        if line.is_none() {
-            let queue = ByDiscipline::new(config.discipline, clock, &discipline);
-            pool = pool.policy(PoolPolicy::DropOldest).built_in_queue(queue);
-        } else {
-            // The line displaces calls itself.
-            pool = pool.policy(PoolPolicy::Fail);
-        }
+        pool = match queue {
+            Some(set) => set(pool),
+            None => pool.built_in_queue(ByDiscipline::new(config.discipline, clock, &discipline)),
+        };
         let own_threads = match (&threads, &executor) {
             (_, Some(_)) => Some("the executor"),
             (Some(_), None) => Some("the thread factory"),
@@ -116,9 +110,6 @@ impl ThreadBulkhead {
             ConfigError::new(&**key, "pool", describe_limits(config), error.to_string())
         })?;
         let pool = Arc::new(pool);
-        if let Some(line) = &line {
-            line.run_on(&pool);
-        }
         let bulkhead = Self {
             key: key.clone(),
             home: Arc::new(Home::of(&pool)),
@@ -135,7 +126,6 @@ impl ThreadBulkhead {
             is_closed: AtomicBool::new(false),
             overstaying: AtomicIsize::new(0),
             unused_max: Mutex::default(),
-            line,
             own_threads,
             unhandled: unhandled.clone(),
         };
@@ -213,7 +203,7 @@ impl ThreadBulkhead {
     /// Returns why the pool has dropped a task that it had accepted.
     #[cold]
     pub(crate) fn refusal_of_dropped(&self) -> Rejection {
-        if self.pool.termination().is_done() {
+        if self.pool.termination().is_done() || self.pool.failed_queue().is_some() {
             return Rejection::Closed;
         }
         let refusal = self.refusal();
@@ -237,21 +227,14 @@ impl ThreadBulkhead {
         }
     }
 
-    /// Submits a task of `command` to a thread or to the queue. Returns its queue key if it waits.
+    /// Submits a task to a thread or to the queue. Returns its queue key if it waits.
     pub(crate) fn submit(
         &self,
         task: Task,
         criticality: Criticality,
-        command: &Key,
     ) -> Result<Option<JobKey>, Rejected<Job>> {
         let job = Job::new(task).with_criticality(criticality as u8);
-        match &self.line {
-            None => self.pool.place(job),
-            Some(line) => {
-                let key = line.submit(&self.pool, job, (command, criticality));
-                key.map(Some)
-            }
-        }
+        self.pool.place(job)
     }
 
     /// Announces that the work on this thread has ended and that its caller is notified next. If
@@ -262,10 +245,7 @@ impl ThreadBulkhead {
 
     /// Removes and returns a waiting task.
     pub(crate) fn take_back(&self, key: JobKey) -> Option<Task> {
-        match &self.line {
-            None => self.pool.take_back(key),
-            Some(line) => line.take_back(&self.pool, key),
-        }
+        self.pool.take_back(key)
     }
 
     /// Reports a call that timed out although it had been given to a thread: the part of the program
@@ -357,9 +337,6 @@ impl ThreadBulkhead {
 
     pub(crate) fn count_expired(&self, now: u64) {
         self.counts.add(now, EXPIRED);
-        if let Some(line) = &self.line {
-            line.note_blocked(now);
-        }
     }
 
     /// Counts a caller that gave up while its work still runs.
@@ -413,7 +390,7 @@ impl ThreadBulkhead {
             rejected_total: totals[REJECTED],
             expired_total: totals[EXPIRED],
             overstaying: self.overstaying(),
-            failed_part: self.line.as_ref().and_then(|line| line.broken().cloned()),
+            failed_part: self.pool.failed_queue().map(str::to_owned),
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Parts of a pool that the program supplies: a queue, a thread factory, an executor. A part that
-//! breaks its contract is reported with its name, and everything else goes on.
+//! breaks its contract is reported with its name, and all other pools go on.
 
-mod given_up;
-mod hostile_queues;
 mod queues;
 mod reentry;
 mod strategies;
@@ -13,33 +11,42 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use tidegate_core::{ManualClock, Task, Unhandled};
-use tidegate_isolate::{CallQueue, ConcurrencyStrategy, Isolation, IsolationBuilder, WaitingCall};
+use tidegate_isolate::{ConcurrencyStrategy, Isolation, IsolationBuilder};
+use tidegate_pool::queue::{Job, JobKey, JobQueue, Popped};
 use tidegate_testkit::Log;
 
 use crate::support::{Answer, Numbers, builder, pool_of};
 
-/// A queue of the program: first in, first out.
+/// A queue of the program: first in, first out. The least critical call makes room.
 #[derive(Debug, Default)]
-pub(crate) struct Plain(VecDeque<WaitingCall>);
+pub(crate) struct Plain {
+    calls: VecDeque<(JobKey, Job)>,
+    newest: u64,
+}
 
-impl CallQueue for Plain {
-    fn push(&mut self, call: WaitingCall) {
-        assert!(self.0.iter().all(|one| one.id() < call.id()));
-        self.0.push_back(call);
+impl JobQueue for Plain {
+    fn push(&mut self, call: Job) -> JobKey {
+        self.newest += 1;
+        self.calls.push_back((JobKey(self.newest), call));
+        JobKey(self.newest)
     }
 
-    fn pop(&mut self) -> Option<WaitingCall> {
-        self.0.pop_front()
+    fn pop(&mut self) -> Option<Popped> {
+        Some(Popped::Run(self.calls.pop_front()?.1))
     }
 
-    fn remove(&mut self, call: &WaitingCall) {
-        let before = self.0.len();
-        self.0.retain(|one| one != call);
-        assert_eq!(self.0.len(), before - 1, "it knows what leaves");
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        let at = self.calls.iter().position(|(one, _)| *one == key);
+        Some(self.calls.remove(at.expect("it knows what leaves"))?.1)
     }
 
-    fn len(&self) -> usize {
-        self.0.len()
+    fn displace(&mut self, by: &Job) -> Option<Job> {
+        let rank = |at: &usize| self.calls[*at].1.criticality();
+        let least = (0..self.calls.len()).min_by_key(rank)?;
+        let makes_room = rank(&least) < by.criticality();
+        makes_room
+            .then(|| self.calls.remove(least))?
+            .map(|(_, call)| call)
     }
 }
 

@@ -1,12 +1,10 @@
-//! A queue of the program: its order, and every way to break its contract.
+//! A queue of the program: its order, and what happens if it breaks its contract.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use tidegate_isolate::{
-    CallQueue, Cause, ConcurrencyStrategy, Criticality, Event, Interrupt, Rejection, WaitingCall,
-};
+use tidegate_core::Task;
+use tidegate_isolate::{Cause, ConcurrencyStrategy, Criticality, Event, Interrupt, Rejection};
+use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_testkit::{Gate, Log, until};
 
 use super::{Plain, others_go_on, queue_up, with_parts};
@@ -14,24 +12,24 @@ use crate::support::{SECOND, builder, cause, hold, pool, pool_of};
 
 /// The newest call first, but critical ones before.
 #[derive(Default)]
-pub(super) struct Ranked(Vec<WaitingCall>);
+pub(super) struct Ranked(Vec<(u8, u64, Job)>, u64);
 
-impl CallQueue for Ranked {
-    fn push(&mut self, call: WaitingCall) {
-        self.0.push(call);
-        self.0.sort_by_key(|call| (call.criticality(), call.id()));
+impl JobQueue for Ranked {
+    fn push(&mut self, call: Job) -> JobKey {
+        self.1 += 1;
+        self.0.push((call.criticality(), self.1, call));
+        self.0
+            .sort_by_key(|(criticality, key, _)| (*criticality, *key));
+        JobKey(self.1)
     }
 
-    fn pop(&mut self) -> Option<WaitingCall> {
-        self.0.pop()
+    fn pop(&mut self) -> Option<Popped> {
+        self.0.pop().map(|(.., call)| Popped::Run(call))
     }
 
-    fn remove(&mut self, call: &WaitingCall) {
-        self.0.retain(|one| one != call);
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        let at = self.0.iter().position(|(_, one, _)| *one == key.0)?;
+        Some(self.0.remove(at).2)
     }
 }
 
@@ -139,259 +137,101 @@ fn a_call_that_waits_keeps_its_place_while_others_are_refused_or_leave() {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Breach {
     Loses,
-    Repeats,
     Invents,
-    CountsTooMany,
-    CountsTooFew,
-    PanicsInPush,
-    PanicsInPop,
-    PanicsInRemove,
-    PanicsInLen,
-    KeepsWhatLeaves,
+    Panics,
     PanicsInDrop,
 }
 
-/// A queue that works until it is told to break its contract.
-struct Bad {
-    calls: VecDeque<WaitingCall>,
-    breach: Breach,
-    is_bad: Arc<AtomicBool>,
-    seen: Option<WaitingCall>,
-}
+/// A queue that breaks its contract when it has two calls.
+struct Bad(JobList, Breach);
 
-impl Bad {
-    fn breaks(&self, how: Breach) -> bool {
-        self.breach == how && self.is_bad.load(Ordering::Relaxed)
+impl JobQueue for Bad {
+    fn push(&mut self, call: Job) -> JobKey {
+        self.0.push_back(call)
     }
-}
 
-impl CallQueue for Bad {
-    fn push(&mut self, call: WaitingCall) {
-        assert!(!self.breaks(Breach::PanicsInPush), "on purpose");
-        self.seen.get_or_insert_with(|| call.clone());
-        if !self.breaks(Breach::Loses) {
-            self.calls.push_back(call);
+    fn pop(&mut self) -> Option<Popped> {
+        if self.0.len() < 2 || self.1 == Breach::PanicsInDrop {
+            return self.0.pop_front().map(Popped::Run);
+        }
+        match self.1 {
+            Breach::Invents => Some(Popped::Run(Job::new(Task::new(|| panic!("must not run"))))),
+            Breach::Panics => panic!("on purpose"),
+            _ => None,
         }
     }
 
-    fn pop(&mut self) -> Option<WaitingCall> {
-        assert!(!self.breaks(Breach::PanicsInPop), "on purpose");
-        if self.breaks(Breach::Invents) {
-            return self.seen.clone();
-        }
-        if self.breaks(Breach::Repeats) {
-            let next = self.calls.front().cloned();
-            return next;
-        }
-        self.calls.pop_front()
-    }
-
-    fn remove(&mut self, call: &WaitingCall) {
-        assert!(!self.breaks(Breach::PanicsInRemove), "on purpose");
-        if !self.breaks(Breach::KeepsWhatLeaves) {
-            self.calls.retain(|one| one != call);
-        }
-    }
-
-    fn len(&self) -> usize {
-        assert!(!self.breaks(Breach::PanicsInLen), "on purpose");
-        let more = usize::from(self.breaks(Breach::CountsTooMany));
-        let less = usize::from(self.breaks(Breach::CountsTooFew));
-        (self.calls.len() + more).saturating_sub(less)
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.0.remove(key)
     }
 }
 
 impl Drop for Bad {
     fn drop(&mut self) {
-        let panics = self.breaks(Breach::PanicsInDrop) && !std::thread::panicking();
-        assert!(!panics, "on purpose");
+        assert!(self.1 != Breach::PanicsInDrop, "on purpose");
     }
 }
 
 #[test]
-fn a_queue_that_breaks_its_contract_is_named_and_no_call_is_lost() {
+fn a_queue_that_breaks_its_contract_is_named_and_the_calls_of_its_pool_are_rejected() {
     for (breach, named) in [
-        (Breach::Loses, "its length is "),
-        (Breach::Repeats, "its length is "),
-        (Breach::Invents, "it returned a call that it does not have"),
-        (Breach::CountsTooMany, "its length is "),
-        (Breach::CountsTooFew, "its length is "),
-        (Breach::PanicsInPush, "its `push` panicked: on purpose"),
-        (Breach::PanicsInPop, "its `pop` panicked: on purpose"),
-        (Breach::PanicsInRemove, "its `remove` panicked: on purpose"),
-        (Breach::PanicsInLen, "its `len` panicked: on purpose"),
-        (Breach::KeepsWhatLeaves, "its length is "),
+        (Breach::Loses, "it lost 3 of its jobs"),
+        (Breach::Invents, "it returned a job that it does not have"),
+        (Breach::Panics, "its `pop` panicked: on purpose"),
     ] {
-        let is_bad = Arc::new(AtomicBool::new(false));
-        let switch = Arc::clone(&is_bad);
         let (_clock, isolation, told) = with_parts(move || {
-            ConcurrencyStrategy::default().queue(Bad {
-                calls: VecDeque::new(),
-                breach,
-                is_bad: Arc::clone(&switch),
-                seen: None,
-            })
+            ConcurrencyStrategy::default().queue(Bad(JobList::default(), breach))
         });
-        let command = builder("a").threads(pool_of(1, 9)).no_timeout();
+        let command = builder("a").threads(pool_of(2, 9)).no_timeout();
         let command = command.build(&isolation).unwrap();
-        assert_eq!(command.run(|_| Ok(1)), Ok(1), "it works at first");
+        let (go_on, still) = (Gate::new(), Gate::new());
+        let (held, runs) = (hold(&command, &go_on), hold(&command, &still));
+        let one = command.queue(|_| Ok(1));
+        go_on.open();
+        assert_eq!(
+            (held.wait(), one.wait()),
+            (Ok(7), Ok(1)),
+            "it works at first"
+        );
         let (go_on, log) = (Gate::new(), Log::new());
         let held = hold(&command, &go_on);
-        let mut answers = queue_up(&command, &log, 0..4);
-        let leaves = command.queue(|_| panic!("must not run"));
-        assert!(leaves.cancel());
-        // What has left is told, and then the queue turns bad.
-        is_bad.store(true, Ordering::Relaxed);
-        let (knows, ended) = (command.queue(|_| Ok(7)), command.queue(|_| Ok(8)));
+        let answers = queue_up(&command, &log, 0..3);
         go_on.open();
         held.wait().unwrap();
-        for answer in answers.drain(..).chain([knows, ended]) {
-            answer
-                .wait()
-                .unwrap_or_else(|error| panic!("{breach:?}: {error}"));
-        }
-        if breach == Breach::PanicsInRemove || breach == Breach::KeepsWhatLeaves {
-            // The queue has to know of a call before it is told that it left.
-            let go_on = Gate::new();
-            let held = [hold(&command, &go_on)];
-            let first = command.queue(|_| Ok(1));
-            let gate = Gate::new();
-            let until = gate.clone();
-            let inside = Gate::new();
-            let open = inside.clone();
-            let second = command.queue(move |_| {
-                open.open();
-                until.wait();
-                Ok(2)
-            });
-            let leaves = command.queue(|_| panic!("must not run"));
-            go_on.open();
-            inside.wait();
-            assert!(leaves.cancel());
-            gate.open();
-            for answer in held.into_iter().chain([first, second]) {
-                answer.wait().unwrap();
-            }
-            command.queue(|_| Ok(1)).wait().unwrap();
+        for answer in answers {
+            assert_eq!(
+                cause(answer),
+                Cause::Rejected(Rejection::Closed),
+                "{breach:?}"
+            );
         }
         let message = told.recv().unwrap();
-        let part = format!("the queue of pool `a` failed: {named}");
+        let part = format!("the queue of pool `tidegate-a` failed: {named}");
         assert!(message.starts_with(&part), "{breach:?}: {message}");
-        assert!(
-            message.ends_with("in the order of their arrival now"),
-            "{message}"
-        );
-        log.assert_order(&[0, 1, 2, 3]);
+        assert!(message.ends_with("; the pool is closed"), "{message}");
+        let refused = command.run(|_| Ok(5)).unwrap_err();
+        assert_eq!(refused.cause(), &Cause::Rejected(Rejection::Closed));
         let failed = pool(&isolation).failed_part.unwrap_or_default();
         assert!(failed.starts_with(named), "{breach:?}: {failed}");
-        assert!(told.try_recv().is_err(), "it is said once");
-        assert_eq!(command.run(|_| Ok(5)), Ok(5), "{breach:?}");
+        assert!(
+            told.try_recv().is_err() && log.is_empty(),
+            "it is said once"
+        );
         others_go_on(&isolation);
+        still.open();
+        runs.wait().expect("what runs goes on");
     }
 }
 
 #[test]
 fn a_queue_that_panics_when_it_is_dropped_harms_nobody() {
-    let is_bad = Arc::new(AtomicBool::new(true));
-    let (_clock, isolation, _told) = with_parts(move || {
-        ConcurrencyStrategy::default().queue(Bad {
-            calls: VecDeque::new(),
-            breach: Breach::PanicsInDrop,
-            is_bad: Arc::clone(&is_bad),
-            seen: None,
-        })
+    let (_clock, isolation, _told) = with_parts(|| {
+        ConcurrencyStrategy::default().queue(Bad(JobList::default(), Breach::PanicsInDrop))
     });
     let command = builder("a").threads(pool_of(1, 2)).build(&isolation);
     assert_eq!(command.unwrap().run(|_| Ok(1)), Ok(1));
     assert!(isolation.remove("a"));
     others_go_on(&isolation);
-}
-
-/// A queue whose `pop` blocks until a gate opens.
-struct Blocks {
-    plain: Plain,
-    inside: Gate,
-    go_on: Gate,
-}
-
-impl CallQueue for Blocks {
-    fn push(&mut self, call: WaitingCall) {
-        self.plain.push(call);
-    }
-
-    fn pop(&mut self) -> Option<WaitingCall> {
-        self.inside.open();
-        self.go_on.wait();
-        self.plain.pop()
-    }
-
-    fn remove(&mut self, call: &WaitingCall) {
-        self.plain.remove(call);
-    }
-
-    fn len(&self) -> usize {
-        self.plain.len()
-    }
-}
-
-#[test]
-fn a_queue_that_blocks_is_left_behind() {
-    let (inside, go_on) = (Gate::new(), Gate::new());
-    let gates = (inside.clone(), go_on.clone());
-    let (clock, isolation, told) = with_parts(move || {
-        ConcurrencyStrategy::default().queue(Blocks {
-            plain: Plain::default(),
-            inside: gates.0.clone(),
-            go_on: gates.1.clone(),
-        })
-    });
-    let command = builder("a").threads(pool_of(2, 2)).no_timeout();
-    let command = command.build(&isolation).unwrap();
-    let first = command.queue(|_| Ok(1));
-    inside.wait();
-    // The second thread waits for its turn, and submitters do not wait at all.
-    let second = command.queue(|_| Ok(2));
-    others_go_on(&isolation);
-    until("the queue is given up", || {
-        clock.jump(SECOND / 10);
-        second.is_done() && first.is_done()
-    });
-    let message = told.recv().unwrap();
-    let part = "the queue of pool `a` failed: a method of it has not returned for 1s";
-    assert!(message.starts_with(part), "{message}");
-    assert_eq!(command.run(|_| Ok(3)), Ok(3), "one thread is enough");
-    until("one thread is held by the queue", || {
-        pool(&isolation).active == 1
-    });
-    go_on.open();
-    assert_eq!((first.wait().unwrap(), second.wait().unwrap()), (1, 2));
-    until("its thread is free", || pool(&isolation).active == 0);
-}
-
-#[test]
-fn a_queue_that_blocks_the_only_thread_is_named_when_calls_time_out() {
-    let (inside, go_on) = (Gate::new(), Gate::new());
-    let gates = (inside.clone(), go_on.clone());
-    let (clock, isolation, told) = with_parts(move || {
-        ConcurrencyStrategy::default().queue(Blocks {
-            plain: Plain::default(),
-            inside: gates.0.clone(),
-            go_on: gates.1.clone(),
-        })
-    });
-    let command = builder("a").threads(pool_of(1, 2)).timeout(SECOND);
-    let command = command.build(&isolation).unwrap();
-    let late = command.queue(|_| panic!("must not run"));
-    inside.wait();
-    clock.jump(SECOND);
-    assert_eq!(cause(late), Cause::TimedOut(SECOND));
-    assert!(
-        told.recv()
-            .unwrap()
-            .starts_with("the queue of pool `a` failed: ")
-    );
-    go_on.open();
-    assert_eq!(command.run(|_| Ok(1)), Ok(1));
 }
 
 #[test]
@@ -437,11 +277,7 @@ fn calls_come_and_go_in_a_queue_of_the_program_and_each_ends_once() {
         (pool.queued, pool.active, pool.overstaying) == (0, 0, 0) && ended() >= calls
     });
     assert_eq!(ended(), calls);
-    // The clock jumps while a method of the queue may be running, which then seems to block.
-    let failed_part = pool(&isolation).failed_part;
-    if let Some(why) = &failed_part {
-        assert_eq!(why, "a method of it has not returned for 1s");
-    }
-    assert_eq!(told.try_recv().is_ok(), failed_part.is_some());
+    assert_eq!(pool(&isolation).failed_part, None);
+    assert!(told.try_recv().is_err());
     assert_eq!(command.run(|_| Ok(1)), Ok(1));
 }

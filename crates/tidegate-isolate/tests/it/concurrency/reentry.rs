@@ -1,17 +1,16 @@
-//! Parts of the program that use the isolation from inside: in the strategy, in every method of a
-//! queue, in a thread factory, and in the `Drop` of each. Nothing hangs, and each call ends once.
+//! Parts of the program that use the isolation from inside: in the strategy, in a thread factory, and
+//! in the `Drop` of a queue. Nothing hangs, and each call ends once.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tidegate_core::thread::ThreadJob;
 use tidegate_core::{ManualClock, Rejected, Task, ThreadBuilder};
 use tidegate_isolate::{
-    Bulkhead, CallQueue, Cause, ConcurrencyStrategy, Interrupt, Isolation, Key, Rejection,
-    WaitingCall,
+    Bulkhead, Cause, ConcurrencyStrategy, Interrupt, Isolation, Key, Rejection,
 };
 use tidegate_pool::WorkerPool;
+use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_testkit::{Counter, DropCount, Gate, Log, explode, until};
 
 use super::{others_go_on, queue_up};
@@ -33,9 +32,9 @@ fn use_all(cell: &Cell) {
     isolation.remove("fresh");
 }
 
-/// A queue that uses the isolation in each method and in its `Drop`.
+/// A queue that uses the isolation in its `Drop`.
 struct Uses {
-    calls: VecDeque<WaitingCall>,
+    calls: JobList,
     cell: Cell,
     drops: Option<DropCount>,
     panics: bool,
@@ -44,7 +43,7 @@ struct Uses {
 impl Uses {
     fn new(cell: &Cell, drops: &Counter) -> Self {
         Self {
-            calls: VecDeque::new(),
+            calls: JobList::default(),
             cell: Arc::clone(cell),
             drops: Some(DropCount::new(drops)),
             panics: false,
@@ -52,25 +51,17 @@ impl Uses {
     }
 }
 
-impl CallQueue for Uses {
-    fn push(&mut self, call: WaitingCall) {
-        use_all(&self.cell);
-        self.calls.push_back(call);
+impl JobQueue for Uses {
+    fn push(&mut self, call: Job) -> JobKey {
+        self.calls.push_back(call)
     }
 
-    fn pop(&mut self) -> Option<WaitingCall> {
-        use_all(&self.cell);
-        self.calls.pop_front()
+    fn pop(&mut self) -> Option<Popped> {
+        self.calls.pop_front().map(Popped::Run)
     }
 
-    fn remove(&mut self, call: &WaitingCall) {
-        use_all(&self.cell);
-        self.calls.retain(|one| one != call);
-    }
-
-    fn len(&self) -> usize {
-        let _ = self.cell.get().map(Isolation::dump);
-        self.calls.len()
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.calls.remove(key)
     }
 }
 
@@ -102,7 +93,7 @@ fn built(
 }
 
 #[test]
-fn a_queue_may_use_the_isolation_in_each_method_and_in_its_drop() {
+fn a_queue_may_use_the_isolation_in_its_drop() {
     for panics in [false, true] {
         in_time("the queue", move || {
             let (cell, drops) = (Cell::default(), Counter::new());

@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use tidegate_core::internal::contain;
 use tidegate_promise::Promise;
 
 use crate::executor::ShutdownError;
 use crate::pool::budget::Budget;
 use crate::pool::limits::PoolLimits;
-use crate::pool::queue::{Job, JobKey, JobList, JobQueue, LineJobs, Popped};
+use crate::pool::queue::{Breach, Job, JobKey, JobList, JobQueue, Popped, UsersQueue};
 use crate::pool::raw::JobSource;
 use crate::pool::shutdown_report::ShutdownReport;
 
@@ -38,10 +37,10 @@ impl Lane {
 
 /// The queue of user jobs.
 pub(crate) enum UserLane {
-    /// A queue of this workspace, which is called with the lock held.
+    /// A queue of this workspace, which owns its jobs and keeps its contract.
     BuiltIn(Box<dyn JobQueue>),
-    /// The jobs of a queue of the user's, which is called without the lock (`users_queue`).
-    Line(Box<LineJobs>),
+    /// A queue of the user's own.
+    Users(UsersQueue),
 }
 
 /// The two lanes and all data that changes with them. Fields that change with each job come first:
@@ -49,8 +48,7 @@ pub(crate) enum UserLane {
 #[repr(C)]
 pub(super) struct Lanes {
     user: UserLane,
-    /// Queued user jobs, as reported by the queue after its last change. Other code reads this copy
-    /// where a panic of the queue would lose a job.
+    /// Queued user jobs.
     waiting: usize,
     internal: JobList,
     /// Internal jobs taken since the last user job.
@@ -62,6 +60,9 @@ pub(super) struct Lanes {
     /// Jobs that the user's queue shed. The thread that holds the guard drops them after releasing
     /// it.
     pub(super) shed: Vec<Job>,
+    /// What the user's queue did wrong, and the queue. The thread that holds the guard closes the
+    /// pool.
+    pub(super) breach: Option<Box<(Breach, UsersQueue)>>,
     /// Workers whose job has announced its end. Each of them takes one more job at once.
     pub(super) ending_jobs: usize,
     pub(super) counts: Counts,
@@ -116,6 +117,7 @@ impl Lanes {
             low: false,
             calling_low_hook: false,
             shed: Vec::new(),
+            breach: None,
             ending_jobs: 0,
             counts: Counts::default(),
             limits,
@@ -135,20 +137,7 @@ impl Lanes {
             0 => self.ending_jobs,
             places => places,
         };
-        lane == Lane::Internal || self.user.len() < places
-    }
-
-    /// Returns the jobs of the user's own queue, if the pool has one.
-    pub(super) fn line(&mut self) -> Option<&mut LineJobs> {
-        match &mut self.user {
-            UserLane::BuiltIn(_) => None,
-            UserLane::Line(line) => Some(line),
-        }
-    }
-
-    /// Counts the jobs again, after the jobs of the user's own queue have changed.
-    pub(super) fn count_line(&mut self) {
-        self.count(self.waiting);
+        lane == Lane::Internal || self.waiting < places
     }
 
     /// Adds a job to its lane. Internal jobs get no key, because they are never removed.
@@ -159,9 +148,15 @@ impl Lanes {
                 None
             }
             Lane::User => {
-                let key = self.user.push(job);
-                self.count(self.waiting + 1);
-                Some(key)
+                self.waiting += 1;
+                Some(match &mut self.user {
+                    UserLane::BuiltIn(queue) => queue.push(job),
+                    UserLane::Users(users) => {
+                        let (key, told) = users.push(job);
+                        self.heed(told);
+                        key
+                    }
+                })
             }
         };
         self.counts.most_queued = self.counts.most_queued.max(self.len());
@@ -169,28 +164,35 @@ impl Lanes {
     }
 
     pub(super) fn remove(&mut self, key: JobKey) -> Option<Job> {
-        let job = self.user.remove(key)?;
-        self.count(self.waiting.saturating_sub(1));
-        self.counts.removed += 1;
-        Some(job)
+        let removed = match &mut self.user {
+            UserLane::BuiltIn(queue) => queue.remove(key),
+            UserLane::Users(users) => {
+                let (job, told) = users.remove(key);
+                self.heed(told);
+                job
+            }
+        };
+        self.waiting -= usize::from(removed.is_some());
+        self.counts.removed += u64::from(removed.is_some());
+        removed
     }
 
     /// Removes a job to make room for `job`, if the queue agrees.
     pub(super) fn displace(&mut self, job: &Job) -> Option<Job> {
-        let displaced = self.user.displace(job)?;
-        self.count(self.waiting.saturating_sub(1));
-        self.counts.displaced += 1;
-        Some(displaced)
+        let displaced = match &mut self.user {
+            UserLane::BuiltIn(queue) => queue.displace(job),
+            UserLane::Users(users) => {
+                let told = users.displace(job);
+                self.heed(told)
+            }
+        };
+        self.waiting -= usize::from(displaced.is_some());
+        self.counts.displaced += u64::from(displaced.is_some());
+        displaced
     }
 
     pub(super) fn user_len(&self) -> usize {
         self.waiting
-    }
-
-    /// Reads the length of the queue. The queue is user code; if it panics, `guess` is used
-    /// instead.
-    fn count(&mut self, guess: usize) {
-        self.waiting = contain(|| self.user.len()).unwrap_or(guess);
     }
 
     pub(super) fn internal_len(&self) -> usize {
@@ -208,15 +210,12 @@ impl Lanes {
     /// Moves all user jobs to `left`, in their order.
     pub(super) fn drain_user(&mut self, left: &mut Vec<Job>) {
         left.reserve(self.waiting);
-        match &mut self.user {
-            UserLane::BuiltIn(queue) => {
-                while let Some(Popped::Run(job) | Popped::Shed(job)) = queue.pop() {
-                    left.push(job);
-                }
+        // A queue that breaks its contract here returns nothing once.
+        while self.waiting > 0 {
+            if let Some(Popped::Run(job) | Popped::Shed(job)) = self.take_user() {
+                left.push(job);
             }
-            UserLane::Line(line) => line.drain(left),
         }
-        self.count(0);
     }
 
     /// Moves all jobs to `left`, and counts them as displaced.
@@ -229,10 +228,7 @@ impl Lanes {
 
     fn pop_user(&mut self) -> Option<Job> {
         loop {
-            let popped = self.user.pop();
-            let less = usize::from(popped.is_some());
-            self.count(self.waiting.saturating_sub(less));
-            match popped? {
+            match self.take_user()? {
                 Popped::Run(job) => return Some(job),
                 Popped::Shed(job) => {
                     self.counts.shed += 1;
@@ -241,42 +237,34 @@ impl Lanes {
             }
         }
     }
-}
 
-impl UserLane {
-    fn push(&mut self, job: Job) -> JobKey {
-        match self {
-            Self::BuiltIn(queue) => queue.push(job),
-            Self::Line(line) => line.push(job),
-        }
+    fn take_user(&mut self) -> Option<Popped> {
+        let popped = match &mut self.user {
+            UserLane::BuiltIn(queue) => queue.pop(),
+            UserLane::Users(users) => {
+                let told = users.pop();
+                self.heed(told)
+            }
+        };
+        self.waiting -= usize::from(popped.is_some());
+        popped
     }
 
-    fn pop(&mut self) -> Option<Popped> {
-        match self {
-            Self::BuiltIn(queue) => queue.pop(),
-            Self::Line(line) => line.take_ticket().map(Popped::Run),
-        }
+    /// Returns what the user's queue told. If it broke its contract, puts it aside.
+    fn heed<R: Default>(&mut self, told: Result<R, Breach>) -> R {
+        told.unwrap_or_else(|breach| {
+            self.put_aside(breach);
+            R::default()
+        })
     }
 
-    fn remove(&mut self, key: JobKey) -> Option<Job> {
-        match self {
-            Self::BuiltIn(queue) => queue.remove(key),
-            Self::Line(line) => line.remove(key),
-        }
-    }
-
-    /// Of a line whose queue is used, the queue decides: see `users_queue`.
-    fn displace(&mut self, by: &Job) -> Option<Job> {
-        match self {
-            Self::BuiltIn(queue) => queue.displace(by),
-            Self::Line(line) => line.displace_oldest(),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::BuiltIn(queue) => queue.len(),
-            Self::Line(line) => line.len(),
+    #[cold]
+    fn put_aside(&mut self, breach: Breach) {
+        let plain = UserLane::BuiltIn(Box::new(JobList::default()));
+        if let UserLane::Users(users) = std::mem::replace(&mut self.user, plain) {
+            let (jobs, users) = users.give_up();
+            self.user = UserLane::BuiltIn(Box::new(jobs));
+            self.breach = Some(Box::new((breach, users)));
         }
     }
 }

@@ -9,9 +9,8 @@
 //!   is low on threads. `turn`: releases the dispatch guard, then calls user code.
 //! * `shutdown`: how the pool ends.
 //! * `start`: how it starts threads; `start_state`: what has become of a request for one. The builder passes in the function that a thread runs.
-//! * `place`: how a job gets a thread or is queued. `users_queue`: how a queue of the user's own is
-//!   asked for the next job, or for the job that makes room. `reserve`: how it gets a thread at once or not
-//!   at all.
+//! * `place`: how a job gets a thread or is queued. `reserve`: how it gets a thread at once or not at
+//!   all.
 //! * `submit`: how a job is accepted, and how the policies handle a refused one.
 //! * `executor`: the pool as an `Executor`, for promises and threads.
 //! * `resize`, `lease`: changes of the limits and of the thread budget. `metrics`: the metrics.
@@ -35,9 +34,9 @@ mod start;
 mod start_state;
 mod submit;
 mod turn;
-mod users_queue;
 mod worker;
 mod workers;
 
-pub(super) use self::shared::{OnDisplaced, OnLow, Parts, PoolQueue, Shared, ThreadLender};
+pub(super) use self::lanes::UserLane;
+pub(super) use self::shared::{OnDisplaced, OnLow, Parts, Shared, ThreadLender};
 pub(super) use self::worker::run as run_worker;

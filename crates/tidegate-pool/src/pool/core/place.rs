@@ -1,6 +1,5 @@
 //! How a job gets a thread or a place in the queue.
 
-use tidegate_core::internal::contain;
 use tidegate_core::{RejectReason, Rejected};
 
 use crate::pool::policy::PoolPolicy;
@@ -16,7 +15,6 @@ impl Shared {
     #[inline]
     pub(super) fn offer(&self, mut job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
         self.stamp(&mut job);
-        self.note_blocked_queue();
         let mut turn = self.dispatcher.turn();
         // As long as a worker thread exists, tasks of the runtime itself can still run.
         if turn.is_closed() && (lane == Lane::User || turn.threads() == 0) {
@@ -46,13 +44,6 @@ impl Shared {
             Dispatch::Start(job) => {
                 turn.counts.accepted += 1;
                 self.start(turn, job, lane)
-            }
-            Dispatch::Full(job) if self.asks_users_queue() => {
-                drop(turn);
-                match self.policy {
-                    PoolPolicy::DropOldest => self.offer_by_queue(job),
-                    _ => Err(Rejected::new(job, RejectReason::Full)),
-                }
             }
             Dispatch::Full(job) => self.offer_by_force(turn, job),
         }
@@ -115,21 +106,14 @@ impl Shared {
         self.send_worker(|turn| turn.perform_deferred_wake());
     }
 
-    /// Sends a worker to the queued jobs, as `send` decides. The caller's own job is already
-    /// accepted, or about to run, so a panic of the queue is reported here and does not affect that
-    /// job.
+    /// Sends a worker to the queued jobs, as `send` decides.
     pub(super) fn send_worker(
         &self,
         send: impl FnOnce(&mut PoolDispatchGuard<'_>) -> Option<WorkerWanted<Job>>,
     ) {
-        let sent = contain(|| {
-            let mut turn = self.dispatcher.turn();
-            let sent = send(&mut turn);
-            self.carry_out(turn, sent);
-        });
-        if let Err(panic) = sent {
-            self.report_panic("the queue of a pool", panic);
-        }
+        let mut turn = self.dispatcher.turn();
+        let sent = send(&mut turn);
+        self.carry_out(turn, sent);
     }
 
     /// Releases the dispatch guard and carries out what was decided for the queued jobs.
@@ -152,7 +136,7 @@ impl Shared {
     }
 
     /// Displaces a queued job to make room, if that is the policy. Otherwise returns `job` as
-    /// refused. Asks no queue of the user's own.
+    /// refused.
     fn offer_by_force(
         &self,
         mut turn: PoolDispatchGuard<'_>,
@@ -163,8 +147,7 @@ impl Shared {
             _ => None,
         };
         if displaced.is_none() {
-            drop(turn);
-            return Err(Rejected::new(job, RejectReason::Full));
+            return self.end_turn(turn, || Err(Rejected::new(job, RejectReason::Full)));
         }
         let key = turn.push(Lane::User, job);
         turn.counts.accepted += 1;

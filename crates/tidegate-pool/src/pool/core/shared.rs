@@ -4,7 +4,7 @@
 //! the methods of one operation to [`Shared`].
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::prim::Mutex;
@@ -18,14 +18,13 @@ use crate::executor::{EndHome, HandedBack, ShutdownError, UnstartedTasks, displa
 use crate::ordered::Views;
 use crate::pool::limits::PoolLimits;
 use crate::pool::policy::PoolPolicy;
-use crate::pool::queue::{Job, JobQueue};
+use crate::pool::queue::Job;
 use crate::pool::raw::{DispatchGuard, Dispatcher};
 use crate::pool::shutdown_report::ShutdownReport;
 use crate::schedule::TaskTimer;
 
 use super::counts::AtomicCounters;
 use super::lanes::{Lanes, Purpose, UserLane};
-use super::users_queue::UsersQueue;
 use super::workers::{WorkerEntry, Workers};
 
 /// The hook that is called when the pool becomes low on threads, or no longer is.
@@ -55,8 +54,8 @@ pub(crate) struct Shared {
     /// The same list as in the lanes, for readers that must not take the pool's lock.
     pub(super) workers: Arc<Workers>,
     pub(super) threads: ThreadBuilder,
-    /// The user's own queue, which decides the order of the jobs.
-    pub(super) users_queue: Option<UsersQueue>,
+    /// What the user's own queue did wrong, if that closed the pool.
+    pub(super) failed_queue: OnceLock<String>,
     /// Lends threads to the pool, in place of `threads`.
     pub(super) lender: Option<ThreadLender>,
     /// The function that each thread of the pool runs.
@@ -104,32 +103,12 @@ pub(super) struct Ending {
     pub(super) handed_back: HandedBack,
 }
 
-/// The queue of a pool.
-pub(crate) enum PoolQueue {
-    /// A queue of this workspace. It is called with the pool's lock held, and is quick.
-    BuiltIn(Box<dyn JobQueue>),
-    /// A queue of the user's own.
-    Users(Box<dyn JobQueue>),
-}
-
-impl PoolQueue {
-    fn split(self) -> (UserLane, Option<UsersQueue>) {
-        match self {
-            Self::BuiltIn(queue) => (UserLane::BuiltIn(queue), None),
-            Self::Users(queue) => {
-                let line = UserLane::Line(Box::default());
-                (line, Some(UsersQueue::new(queue)))
-            }
-        }
-    }
-}
-
 /// The arguments of [`Shared::new`].
 pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) clock: Clock,
     pub(crate) limits: PoolLimits,
-    pub(crate) queue: PoolQueue,
+    pub(crate) queue: UserLane,
     pub(crate) threads: ThreadBuilder,
     pub(crate) lender: Option<ThreadLender>,
     pub(crate) body: ThreadBody,
@@ -153,7 +132,6 @@ impl Shared {
         let handed_back = HandedBack::default();
         let workers = Arc::<Workers>::default();
         let is_borrowed = parts.lender.is_some();
-        let (user_lane, users_queue) = parts.queue.split();
         let shared = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             id,
@@ -162,13 +140,13 @@ impl Shared {
             name: parts.name,
             clock: parts.clock,
             dispatcher: Dispatcher::new(
-                Lanes::new(limits, user_lane, promise, &workers),
+                Lanes::new(limits, parts.queue, promise, &workers),
                 limits.dispatcher(0),
                 limits.reserved,
             ),
             workers,
             threads: parts.threads,
-            users_queue,
+            failed_queue: OnceLock::new(),
             lender: parts.lender,
             body: parts.body,
             policy: parts.policy,

@@ -5,21 +5,25 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use tidegate_core::internal::contain;
 use tidegate_core::internal::prim::lock;
 use tidegate_core::{CancelToken, Parker, ThreadBuilder};
 use tidegate_promise::SharedCompletion;
 
 use crate::executor::{HandedBack, ShutdownError};
-use crate::pool::queue::Job;
+use crate::pool::queue::{Breach, Job, UsersQueue};
 use crate::pool::raw::WorkerWake;
 use crate::pool::shutdown_report::{ShutdownReport, StuckJob};
 
 use super::lanes::{Lane, ShutdownPlan};
 use super::shared::{PoolDispatchGuard, Shared};
 
-/// Consecutive panics of a queue after which `report` stops draining it.
-const QUEUE_PANICS: usize = 2;
+/// The end of a pool whose queue broke its contract.
+pub(super) struct BrokenPool {
+    queue: UsersQueue,
+    wakes: Vec<WorkerWake<Job>>,
+    left: Vec<Job>,
+    over: bool,
+}
 
 impl Shared {
     /// Takes no more user jobs; accepted jobs run until the deadline. At half of the timeout, the
@@ -76,6 +80,46 @@ impl Shared {
         if over {
             self.end();
         }
+    }
+
+    /// Closes the pool because its queue broke its contract. The caller releases the guard and calls
+    /// [`Shared::end_broken`].
+    #[cold]
+    pub(super) fn close_broken(&self, turn: &mut PoolDispatchGuard<'_>) -> Option<BrokenPool> {
+        let (Breach(why), queue) = *turn.breach.take()?;
+        // The first breach is the only one: the queue is not called again.
+        let _ = self.failed_queue.set(why);
+        let was_closed = turn.is_closed();
+        let wakes = self.close_lanes(turn);
+        let mut left = Vec::new();
+        turn.drain_user(&mut left);
+        turn.counts.displaced += left.len() as u64;
+        Some(BrokenPool {
+            queue,
+            wakes,
+            left,
+            over: !was_closed && is_over(turn),
+        })
+    }
+
+    /// Reports what the queue did, and drops the jobs that waited in it as displaced.
+    #[cold]
+    pub(super) fn end_broken(&self, broken: BrokenPool) {
+        drop(broken.wakes);
+        self.views.close();
+        self.closing.cancel();
+        let why = self.failed_queue().unwrap_or_default();
+        self.report_part("the queue", &format!("{why}; the pool is closed"));
+        self.displace(broken.left);
+        drop(broken.queue);
+        if broken.over {
+            self.end();
+        }
+    }
+
+    /// Returns what the user's own queue did wrong, if that closed the pool.
+    pub(crate) fn failed_queue(&self) -> Option<&str> {
+        self.failed_queue.get().map(String::as_str)
     }
 
     /// Closes the pool for new jobs and for its timer, unless it is closed. The pool does not end
@@ -141,8 +185,6 @@ impl Shared {
             .collect();
         let mut left = Vec::new();
         let wakes = turn.dismiss(&seats, &mut left);
-        // The job of a ticket is still among those of the line.
-        left.retain(|job: &Job| !job.is_ticket());
         let stuck = posts.iter().filter_map(|post| {
             let task = post.running.now()?;
             let thread = post.thread.get().map_or("?", String::as_str);
@@ -178,8 +220,8 @@ impl Shared {
     /// The jobs and the promise are taken under the dispatch guard `turn`. The guard and `wakes`
     /// are then dropped, which wakes the threads, and the promise is completed after that. The
     /// first call completes the report with all accepted jobs. A later call may find more jobs:
-    /// internal jobs, which a closed pool accepts while it has a thread, or jobs that a panic of
-    /// the queue left behind. It adds them to the `handed_back` list of the same report.
+    /// internal jobs, which a closed pool accepts while it has a thread. It adds them to the
+    /// `handed_back` list of the same report.
     fn report(
         &self,
         mut turn: PoolDispatchGuard<'_>,
@@ -187,12 +229,7 @@ impl Shared {
         mut left: Vec<Job>,
         stuck: Vec<StuckJob>,
     ) {
-        let mut panics = Vec::new();
-        while panics.len() < QUEUE_PANICS
-            && let Err(panic) = contain(|| turn.drain_user(&mut left))
-        {
-            panics.push(panic);
-        }
+        turn.drain_user(&mut left);
         if turn.threads() > 0 {
             let (internal, users): (Vec<_>, _) = left.into_iter().partition(Job::is_internal);
             left = users;
@@ -205,11 +242,12 @@ impl Shared {
         let before = turn.shutdown.map_or(turn.counts.done, |plan| plan.done);
         let ran = turn.counts.done - before;
         let promise = turn.termination.take();
+        let broken = self.close_broken(&mut turn);
         let (cancelled, cancelling) = (turn.cancelled_timers, turn.cancelling_timers);
         drop(turn);
         drop(wakes);
-        for panic in panics {
-            self.report_panic("the queue of a pool", panic);
+        if let Some(broken) = broken {
+            self.end_broken(broken);
         }
         // Before a turn among these jobs can be taken and run elsewhere.
         self.views.end();
@@ -322,9 +360,8 @@ fn reap(shared: &Arc<Shared>, parker: &Parker) {
     }
 }
 
-/// Cancels the token that running jobs check, and gives up a queue of the user's own that blocks: on
-/// a separate thread, because both may run user code, for which the deadline must not wait. If no
-/// thread can be started, cancels the token here.
+/// Cancels the token that running jobs check: on a separate thread, because that may run user code,
+/// for which the deadline must not wait. If no thread can be started, cancels the token here.
 fn interrupt_jobs(shared: &Arc<Shared>) {
     if shared.stopping.is_cancelled() {
         return;
@@ -332,7 +369,6 @@ fn interrupt_jobs(shared: &Arc<Shared>) {
     let aside = Arc::clone(shared);
     let interrupter = ThreadBuilder::new("tidegate-interrupt").spawn(move || {
         aside.stopping.cancel();
-        aside.note_blocked_queue();
     });
     if interrupter.is_err() {
         shared.stopping.cancel();

@@ -11,6 +11,10 @@ impl Shared {
         mut turn: PoolDispatchGuard<'_>,
         then: impl FnOnce() -> R,
     ) -> R {
+        let breach = match turn.breach.is_some() {
+            true => self.close_broken(&mut turn),
+            false => None,
+        };
         let shed = std::mem::take(&mut turn.shed);
         let news = match &self.on_low {
             Some(hook) => Some(hook).zip(self.low_change(&mut turn)),
@@ -18,6 +22,9 @@ impl Shared {
         };
         drop(turn);
         let done = then();
+        if let Some(breach) = breach {
+            self.end_broken(breach);
+        }
         if !shed.is_empty() {
             self.displace(shed);
         }

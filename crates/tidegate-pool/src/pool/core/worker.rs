@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tidegate_core::Executor;
 use tidegate_core::executor::{WaitPolicy, enter, is_current, wait_policy};
-use tidegate_core::internal::{ClockMember, FastClock, SpinWait, contain, discard};
+use tidegate_core::internal::{ClockMember, FastClock, SpinWait, contain};
 
 use crate::executor::mark_worker;
 use crate::pool::queue::Job;
@@ -17,9 +17,6 @@ use super::lanes::Purpose;
 use super::shared::{PoolDispatchGuard, Shared};
 use super::shutdown::is_over;
 use super::workers::WorkerEntry;
-
-/// Consecutive panics of a queue after which a worker thread ends.
-const QUEUE_PANICS: u32 = 2;
 
 tidegate_core::internal::prim::thread_local! {
     /// `true` if the job on this thread has announced its end and the dispatcher has counted that.
@@ -65,16 +62,13 @@ pub(crate) fn run(
         took: None,
         last: false,
     };
-    let mut job = worker.contained(match purpose {
-        Purpose::Waiting => Worker::first_of_waiting,
-        Purpose::OwnJob(_) | Purpose::Spare => Worker::first,
-    });
+    let mut job = match purpose {
+        Purpose::Waiting => worker.first_of_waiting(),
+        Purpose::OwnJob(_) | Purpose::Spare => worker.first(),
+    };
     while let Some(next) = job {
-        match next.is_ticket() {
-            false => worker.run(next),
-            true => worker.run_chosen(),
-        }
-        job = worker.contained(Worker::next);
+        worker.run(next);
+        job = worker.next();
     }
     let last = worker.last;
     drop(entered);
@@ -98,22 +92,6 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Returns the next job. If the user's queue panics repeatedly, this thread ends.
-    fn contained(&mut self, mut take: fn(&mut Self) -> Option<Job>) -> Option<Job> {
-        for _ in 0..QUEUE_PANICS {
-            let mut next = None;
-            let Err(panic) = contain(|| next = take(self)) else {
-                return next;
-            };
-            self.shared.report_panic("the queue of a pool", panic);
-            take = Self::next;
-        }
-        let mut turn = self.shared.dispatcher.turn();
-        turn.uncount_thread();
-        self.leave(&mut turn);
-        None
-    }
-
     /// Returns the next job, or `None` if the thread ends.
     fn next(&mut self) -> Option<Job> {
         let has_come = COMING.with(|ending_jobs| ending_jobs.replace(false));
@@ -150,17 +128,6 @@ impl Worker<'_> {
             WorkerStep::Wait { look } => self.wait(look),
             WorkerStep::Leave => None,
         }
-    }
-
-    /// Runs the job that the user's queue chooses.
-    fn run_chosen(&mut self) {
-        let post = self.post;
-        let begin = |job: &Job| post.running.begin(job.task());
-        let (chosen, unused_queue) = self.shared.choose(begin);
-        if let Some(job) = chosen {
-            self.run(job);
-        }
-        discard(unused_queue);
     }
 
     fn run(&mut self, job: Job) {

@@ -21,16 +21,11 @@ pub struct Job {
     task: Task,
     token: Option<CancelToken>,
     criticality: u8,
-    /// This is no job, but the right to run one that the user's queue chooses.
-    is_ticket: bool,
     /// Whether the job is of the lane of internal jobs.
     is_internal: bool,
     /// When the job was accepted, if the pool measures times. In a stand-in: the key of its job.
     pub(crate) since: u64,
 }
-
-/// Names a call of the user's queue in the record of what a worker runs.
-struct QueueOfThePool;
 
 impl Job {
     /// Creates a job that runs `task`.
@@ -39,7 +34,6 @@ impl Job {
             task,
             token: None,
             criticality: 0,
-            is_ticket: false,
             is_internal: false,
             since: 0,
         }
@@ -58,25 +52,12 @@ impl Job {
         self.is_internal || self.task.is_internal()
     }
 
-    /// Creates a ticket: the right of a worker to run a job that the user's queue chooses.
-    pub(crate) fn ticket() -> Self {
-        Self {
-            is_ticket: true,
-            ..Self::new(Task::labelled::<QueueOfThePool, _>(|| ()))
-        }
-    }
-
-    #[inline]
-    pub(crate) fn is_ticket(&self) -> bool {
-        self.is_ticket
-    }
-
-    /// Creates what the user's queue gets in place of this job, which is kept under `key`.
-    pub(crate) fn stand_in(&self, key: JobKey) -> Self {
+    /// Creates what the user's queue gets in place of this job. Its `since` becomes the key of the
+    /// job.
+    pub(crate) fn stand_in(&self) -> Self {
         Self {
             token: self.token.clone(),
             criticality: self.criticality,
-            since: key.0,
             ..Self::new(Task::named(self.name(), || ()))
         }
     }

@@ -160,10 +160,6 @@ impl JobQueue for JobList {
     fn displace(&mut self, _by: &Job) -> Option<Job> {
         self.pop_front()
     }
-
-    fn len(&self) -> usize {
-        self.len
-    }
 }
 
 impl fmt::Debug for JobList {

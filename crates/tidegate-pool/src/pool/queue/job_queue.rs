@@ -24,19 +24,14 @@ pub enum Popped {
 ///
 /// # Contract
 ///
-/// * Each stand-in that was pushed is returned once, by `pop`, `remove` or `displace`, and `len` is
-///   the number of those that were not returned.
-/// * A method takes less than a second while other threads need the queue.
+/// * Each stand-in that was pushed is returned once, by `pop`, `remove` or `displace`. Nothing else is
+///   returned. `pop` returns a stand-in as long as there is one.
+/// * No method panics, blocks or uses the pool: the pool's lock is held.
 ///
-/// A queue that breaks this contract, or that panics, is not used any more: the jobs then run in the
-/// order of their arrival. That is reported to the pool's hook as
-/// [`Unhandled::PartFailed`](tidegate_core::Unhandled::PartFailed). No job is lost.
-///
-/// # Threads
-///
-/// The methods are called by one thread at a time, with no lock of the pool held, and may use the
-/// pool: by a worker that is to run the next job, and, for [`JobQueue::displace`], by a submitter.
-/// The queue therefore hears of a job when a thread is free for the next one.
+/// The pool trusts its queue. A queue that loses or invents a job, or that panics, ends the pool: it
+/// is closed, its queued jobs fail with [`DisplacedError`](crate::DisplacedError), and those that run
+/// go on. That is reported once, with what the queue did, to the pool's hook as
+/// [`Unhandled::PartFailed`](tidegate_core::Unhandled::PartFailed).
 ///
 /// ```
 /// use tidegate_pool::WorkerPool;
@@ -50,8 +45,6 @@ pub enum Popped {
 ///     fn push(&mut self, job: Job) -> JobKey { self.0.push_back(job) }
 ///     fn pop(&mut self) -> Option<Popped> { self.0.pop_back().map(Popped::Run) }
 ///     fn remove(&mut self, key: JobKey) -> Option<Job> { self.0.remove(key) }
-///     fn displace(&mut self, _by: &Job) -> Option<Job> { self.0.pop_front() }
-///     fn len(&self) -> usize { self.0.len() }
 /// }
 ///
 /// let pool = WorkerPool::builder("workers").queue_of(Stack::default()).build()?;
@@ -65,12 +58,10 @@ pub trait JobQueue: Send + 'static {
     fn pop(&mut self) -> Option<Popped>;
     /// Removes and returns the job with this key, because it has left.
     fn remove(&mut self, key: JobKey) -> Option<Job>;
-    /// Removes and returns the job that makes room for `by`, or `None` if `by` should be refused.
-    fn displace(&mut self, by: &Job) -> Option<Job>;
-    /// Returns the number of queued jobs.
-    fn len(&self) -> usize;
-    /// Returns `true` if no job is queued.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Removes and returns the job that makes room for `by`, or `None` if `by` should be refused. Only
+    /// a pool with [`PoolPolicy::DropOldest`](crate::PoolPolicy::DropOldest) asks; without this method
+    /// it refuses.
+    fn displace(&mut self, _by: &Job) -> Option<Job> {
+        None
     }
 }

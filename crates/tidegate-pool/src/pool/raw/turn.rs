@@ -161,12 +161,6 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
         self.send_worker()
     }
 
-    /// Sends a worker to jobs that are queued again, because the worker that should have run one of
-    /// them does not come back.
-    pub fn send_for_waiting(&mut self) -> Option<WorkerWanted<J>> {
-        self.send_worker()
-    }
-
     /// Decides what a worker that was [started for queued jobs](WorkerWanted::Start) does first,
     /// and which worker takes care of the remaining jobs.
     pub fn started(
@@ -199,7 +193,6 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
     fn send_idle(&mut self) -> Option<WorkerWake<J>> {
         while !self.state.work.is_empty() {
             if self.state.idle.is_empty() {
-                // Among the idle workers it is not lost if the queue panics.
                 let claimed = self.dispatcher.reserve.claim()?;
                 self.state.idle.push(claimed);
             }
@@ -257,11 +250,6 @@ impl<J, W: JobSource<J>> DispatchGuard<'_, J, W> {
         state.threads += usize::from(may);
         state.starting += usize::from(may);
         may
-    }
-
-    /// Takes back the count of a thread that ends without a decision of the dispatcher.
-    pub fn uncount_thread(&mut self) {
-        self.state.threads -= 1;
     }
 
     /// Changes every limit at once. Returns wake-ups for the idle workers, so that they check

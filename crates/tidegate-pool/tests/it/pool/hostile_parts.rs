@@ -1,4 +1,4 @@
-//! Queues, thread factories and executors of the user's own that misbehave at random, under submitters,
+//! Thread factories and executors of the user's own that misbehave at random, under submitters,
 //! resizes, ordered views and schedules, against every end of the pool: each closure that was
 //! accepted runs or is dropped, once, and each waiter hears of it.
 
@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use tidegate_core::thread::ThreadJob;
 use tidegate_core::{ManualClock, RejectReason, Rejected, Task, ThreadBuilder};
-use tidegate_pool::queue::{Job, JobKey, JobQueue, Popped};
 use tidegate_pool::{DisplacedError, OrderedView, PoolPolicy, WorkerPool};
 use tidegate_testkit::{
     Bomb, Counter, DropCount, Gate, Rng, Tally, explode, model, rounds, until, yield_times,
@@ -35,78 +34,6 @@ fn use_pool(rng: &mut Rng, cell: &Cell) {
         4 => drop(pool.schedule(Duration::from_nanos(1), || ())),
         5 => drop(pool.try_execute(Task::new(|| ()))),
         _ => assert!(pool.metrics().limits.max > 0),
-    }
-}
-
-/// A queue that keeps no order, uses its pool, and seldom breaks its contract.
-struct ChaosQueue {
-    jobs: Vec<(u64, Job)>,
-    next: u64,
-    rng: Mutex<Rng>,
-    cell: Cell,
-    /// How often a method breaks the contract.
-    faults: f64,
-    _drop: Bomb,
-}
-
-impl ChaosQueue {
-    fn is_faulty(&self) -> bool {
-        let mut rng = self.rng.lock().unwrap().fork();
-        if rng.chance(0.1) {
-            use_pool(&mut rng, &self.cell);
-        }
-        match rng.chance(self.faults) {
-            true if rng.chance(0.3) => explode(),
-            is_faulty => is_faulty,
-        }
-    }
-
-    fn out(&mut self) -> Option<Job> {
-        let len = self.jobs.len();
-        let at = (len > 0).then(|| self.rng.lock().unwrap().index(len))?;
-        Some(self.jobs.swap_remove(at).1)
-    }
-}
-
-impl JobQueue for ChaosQueue {
-    fn push(&mut self, job: Job) -> JobKey {
-        let is_lost = self.is_faulty();
-        self.next += 1;
-        if !is_lost {
-            self.jobs.push((self.next, job));
-        }
-        JobKey(self.next)
-    }
-
-    fn pop(&mut self) -> Option<Popped> {
-        if self.is_faulty() {
-            let bomb = Bomb::new();
-            return Some(Popped::Run(Job::new(Task::new(move || drop(bomb)))));
-        }
-        let job = self.out()?;
-        Some(match self.rng.lock().unwrap().chance(0.1) {
-            true => Popped::Shed(job),
-            false => Popped::Run(job),
-        })
-    }
-
-    fn remove(&mut self, key: JobKey) -> Option<Job> {
-        if self.is_faulty() {
-            return self.out();
-        }
-        let at = self.jobs.iter().position(|(one, _)| *one == key.0)?;
-        Some(self.jobs.swap_remove(at).1)
-    }
-
-    fn displace(&mut self, _by: &Job) -> Option<Job> {
-        if self.is_faulty() {
-            drop(self.out());
-        }
-        self.out()
-    }
-
-    fn len(&self) -> usize {
-        self.jobs.len() + usize::from(self.is_faulty())
     }
 }
 
@@ -227,16 +154,6 @@ fn whatever_the_parts_do_each_closure_ends_once_and_each_listener_is_called() {
         let mut pool = pool.queue(rng.index(6)).reserved(0);
         if rng.chance(0.5) {
             pool = pool.policy(PoolPolicy::DropOldest);
-        }
-        if rng.chance(0.7) {
-            pool = pool.queue_of(ChaosQueue {
-                jobs: Vec::new(),
-                next: 0,
-                rng: Mutex::new(rng.fork()),
-                cell: Arc::clone(&cell),
-                faults: [0.0, 0.002, 0.05][rng.index(3)],
-                _drop: Bomb::new(),
-            });
         }
         let (mine, asked) = (Arc::clone(&factory), Arc::clone(&executor));
         match rng.below(3) {

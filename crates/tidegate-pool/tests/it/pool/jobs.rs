@@ -1,9 +1,5 @@
 //! Job handles, custom queues and cancellation tokens.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use tidegate_core::internal::contain;
 use tidegate_core::{CancelToken, ManualClock, RejectReason, Task};
 use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_pool::{DisplacedError, WorkerPool};
@@ -121,10 +117,6 @@ impl JobQueue for Stack {
     fn displace(&mut self, _by: &Job) -> Option<Job> {
         self.0.pop_front()
     }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 #[test]
@@ -166,14 +158,6 @@ impl JobQueue for Shedding {
     fn remove(&mut self, key: JobKey) -> Option<Job> {
         self.0.remove(key)
     }
-
-    fn displace(&mut self, _by: &Job) -> Option<Job> {
-        None
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 #[test]
@@ -194,149 +178,6 @@ fn a_job_that_the_queue_gives_up_fails_as_displaced() {
         }
     }
     assert_eq!(pool.metrics().shed, 2);
-}
-
-/// A queue that panics `breaks` times.
-#[derive(Default)]
-struct Brittle {
-    jobs: JobList,
-    breaks: u32,
-}
-
-impl Brittle {
-    fn times(breaks: u32) -> Self {
-        Self {
-            breaks,
-            ..Self::default()
-        }
-    }
-}
-
-impl JobQueue for Brittle {
-    fn push(&mut self, job: Job) -> JobKey {
-        self.jobs.push_back(job)
-    }
-
-    fn pop(&mut self) -> Option<Popped> {
-        if !self.jobs.is_empty() && self.breaks > 0 {
-            self.breaks -= 1;
-            panic!("on purpose");
-        }
-        self.jobs.pop_front().map(Popped::Run)
-    }
-
-    fn remove(&mut self, key: JobKey) -> Option<Job> {
-        self.jobs.remove(key)
-    }
-
-    fn displace(&mut self, _by: &Job) -> Option<Job> {
-        None
-    }
-
-    fn len(&self) -> usize {
-        self.jobs.len()
-    }
-}
-
-#[test]
-fn a_queue_that_panics_once_costs_nothing() {
-    let clock = ManualClock::new();
-    let pool = fixed(&clock, 1, 16).built_in_queue(Brittle::times(1));
-    let pool = pool.build().unwrap();
-    let gate = hold(&pool);
-    let first = pool.submit(|| 1).unwrap();
-    release(&clock, vec![gate]);
-    assert_eq!((pool.metrics().threads, pool.metrics().panics), (1, 1));
-    assert_eq!(first.wait().unwrap(), 1);
-}
-
-#[test]
-fn a_queue_that_goes_on_panicking_costs_a_thread_and_not_the_pool() {
-    let clock = ManualClock::new();
-    let pool = fixed(&clock, 1, 16).built_in_queue(Brittle::times(2));
-    let pool = pool.build().unwrap();
-    let gate = hold(&pool);
-    let first = pool.submit(|| 1).unwrap();
-    release(&clock, vec![gate]);
-    assert_eq!((pool.metrics().threads, pool.metrics().panics), (0, 2));
-    assert_eq!(pool.metrics().queued, 1);
-    assert_eq!(pool.submit(|| 2).unwrap().wait().unwrap(), 2);
-    assert_eq!(first.wait().unwrap(), 1);
-    let report = pool.shutdown(crate::SECOND).wait().unwrap();
-    assert!(report.handed_back.is_empty() && report.stuck.is_empty());
-}
-
-#[test]
-fn what_a_broken_queue_kept_is_handed_back() {
-    let clock = ManualClock::new();
-    let pool = fixed(&clock, 1, 16).built_in_queue(Brittle::times(2));
-    let pool = pool.build().unwrap();
-    let gate = hold(&pool);
-    let answer = pool.submit(|| 1).unwrap();
-    release(&clock, vec![gate]);
-    let report = pool.shutdown(crate::SECOND).wait().unwrap();
-    report.handed_back.take().into_iter().for_each(Task::run);
-    assert_eq!(answer.wait().unwrap(), 1);
-}
-
-/// A queue whose length panics and that takes no jobs while it is broken.
-#[derive(Default)]
-struct Uncountable {
-    jobs: JobList,
-    broken: Arc<AtomicBool>,
-}
-
-impl Uncountable {
-    fn check(&self) {
-        assert!(!self.broken.load(Ordering::Relaxed), "on purpose");
-    }
-}
-
-impl JobQueue for Uncountable {
-    fn push(&mut self, job: Job) -> JobKey {
-        self.check();
-        self.jobs.push_back(job)
-    }
-
-    fn pop(&mut self) -> Option<Popped> {
-        self.jobs.pop_front().map(Popped::Run)
-    }
-
-    fn remove(&mut self, key: JobKey) -> Option<Job> {
-        self.jobs.remove(key)
-    }
-
-    fn displace(&mut self, _by: &Job) -> Option<Job> {
-        None
-    }
-
-    fn len(&self) -> usize {
-        self.check();
-        self.jobs.len()
-    }
-}
-
-#[test]
-fn a_queue_that_cannot_be_counted_costs_neither_the_process_nor_a_job() {
-    let clock = ManualClock::new();
-    let queue = Uncountable::default();
-    let broken = Arc::clone(&queue.broken);
-    let pool = fixed(&clock, 1, 16)
-        .built_in_queue(queue)
-        .on_low_threads(|_| ());
-    let pool = pool.build().unwrap();
-    let gate = hold(&pool);
-    let waiting = [1, 2].map(|answer| pool.submit(move || answer).unwrap());
-    broken.store(true, Ordering::Relaxed);
-    assert!(contain(|| pool.execute(|| ())).is_err());
-    release(&clock, vec![gate]);
-    for (answer, expected) in waiting.into_iter().zip(1..) {
-        assert_eq!(answer.wait().unwrap(), expected);
-    }
-    broken.store(false, Ordering::Relaxed);
-    assert_eq!(pool.submit(|| 7).unwrap().wait().unwrap(), 7);
-    let report = pool.shutdown(crate::SECOND).wait().unwrap();
-    assert!(report.handed_back.is_empty() && report.stuck.is_empty());
 }
 
 #[test]

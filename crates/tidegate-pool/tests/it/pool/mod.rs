@@ -1,13 +1,11 @@
 //! The worker pool: threads, queues, policies, handles and shutdown.
 
 mod bad_input;
-mod blocked_queue;
 mod dump;
 mod factories;
 mod figures;
 mod growth;
 mod hostile_parts;
-mod hostile_queue;
 mod jobs;
 mod policy;
 mod queue_first;

@@ -120,10 +120,6 @@ impl JobQueue for ByClass {
         let least = (0..self.0.len()).min_by_key(|at| self.0[*at].1.criticality())?;
         (self.0[least].1.criticality() < by.criticality()).then(|| self.0.remove(least).1)
     }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
 }
 
 #[test]

@@ -9,9 +9,8 @@ use std::thread;
 
 use tidegate_core::thread::ThreadJob;
 use tidegate_core::{ManualClock, Task, ThreadBuilder};
-use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_pool::{Growth, WorkerPool};
-use tidegate_testkit::{Counter, Gate, until};
+use tidegate_testkit::{Counter, Gate};
 
 use super::{builder, fixed, held, hold, hold_many, release};
 use crate::{SECOND, hits};
@@ -128,77 +127,6 @@ fn queue_first_without_a_core_starts_a_thread_for_what_it_queues() {
         clock.advance(SECOND);
         assert_eq!(pool.metrics().threads, 0, "the keep-alive is over");
     }
-}
-
-/// A queue that panics once when a job is removed, if `breaks` is set.
-#[derive(Default)]
-struct Brittle {
-    jobs: JobList,
-    breaks: Arc<AtomicBool>,
-}
-
-impl JobQueue for Brittle {
-    fn push(&mut self, job: Job) -> JobKey {
-        self.jobs.push_back(job)
-    }
-
-    fn pop(&mut self) -> Option<Popped> {
-        assert!(!self.breaks.swap(false, Ordering::Relaxed), "on purpose");
-        self.jobs.pop_front().map(Popped::Run)
-    }
-
-    fn remove(&mut self, key: JobKey) -> Option<Job> {
-        self.jobs.remove(key)
-    }
-
-    fn displace(&mut self, _by: &Job) -> Option<Job> {
-        self.jobs.pop_front()
-    }
-
-    fn len(&self) -> usize {
-        self.jobs.len()
-    }
-}
-
-#[test]
-fn a_queue_that_panics_costs_no_job() {
-    for _ in 0..ROUNDS {
-        let clock = ManualClock::new();
-        let queue = Brittle::default();
-        let breaks = Arc::clone(&queue.breaks);
-        let pool = fixed(&clock, 2, 8).built_in_queue(queue).build().unwrap();
-        release(&clock, hold_many(&pool, 2));
-        breaks.store(true, Ordering::Relaxed);
-        let ran = Counter::new();
-        for _ in 0..3 {
-            pool.execute(hits(ran.clone())).unwrap();
-        }
-        ran.wait_for(3);
-        clock.settle();
-        let stopped = pool.shutdown(SECOND);
-        assert_eq!(stopped.wait().unwrap().handed_back.len(), 0);
-    }
-}
-
-#[test]
-fn a_queue_that_panics_at_the_end_leaves_no_waiter_stuck() {
-    let clock = ManualClock::new();
-    let queue = Brittle::default();
-    let breaks = Arc::clone(&queue.breaks);
-    let pool = fixed(&clock, 1, 8).built_in_queue(queue).build().unwrap();
-    let gate = hold(&pool);
-    let ran = Counter::new();
-    for _ in 0..3 {
-        pool.execute(hits(ran.clone())).unwrap();
-    }
-    breaks.store(true, Ordering::Relaxed);
-    let report = pool.shutdown(std::time::Duration::ZERO).wait().unwrap();
-    assert_eq!(report.stuck.len(), 1);
-    gate.open();
-    until("the pool has no thread", || pool.metrics().threads == 0);
-    // Jobs that the queue kept were run by the last thread, or handed back with the others.
-    let back = report.handed_back.take().len() as u64;
-    assert_eq!(back + ran.count(), 3);
 }
 
 #[test]

@@ -233,7 +233,7 @@ impl JobQueue for Emptied {
 
     fn pop(&mut self) -> Option<Popped> {
         let popped = self.jobs.pop_front().map(Popped::Run);
-        if popped.is_none() {
+        if self.jobs.is_empty() {
             self.gate.open();
         }
         popped
@@ -245,10 +245,6 @@ impl JobQueue for Emptied {
 
     fn displace(&mut self, _by: &Job) -> Option<Job> {
         self.jobs.pop_front()
-    }
-
-    fn len(&self) -> usize {
-        self.jobs.len()
     }
 }
 
@@ -262,10 +258,7 @@ fn the_last_thread_that_ends_at_the_deadline_loses_nothing() {
             jobs: JobList::default(),
             gate: emptied.clone(),
         };
-        let pool = fixed(&clock, 1, JOBS)
-            .built_in_queue(queue)
-            .build()
-            .unwrap();
+        let pool = fixed(&clock, 1, JOBS).queue_of(queue).build().unwrap();
         let here = arrived.clone();
         // Ends when the shutdown has taken the last job out of the queue.
         pool.execute(move || {

@@ -1,92 +1,75 @@
-//! A queue of the user's own: it decides the order, may use its pool, and costs no job if it breaks
-//! its contract.
+//! A queue of the user's own: it decides the order, and its pool ends if it breaks its contract.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, OnUnhandled, RejectReason, Task};
+use tidegate_core::{CancelToken, ManualClock, OnUnhandled, RejectReason, Task};
 use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
-use tidegate_pool::{JobHandle, PoolPolicy, WorkerPool};
-use tidegate_testkit::{Counter, Gate, Log, Rng, rounds, until};
+use tidegate_pool::{DisplacedError, PoolPolicy, WorkerPool};
+use tidegate_testkit::{Bomb, Counter, Log, Rng, rounds, until};
 
-use super::{fixed, hold, release};
+use super::{fixed, hold};
 use crate::{SECOND, hits};
 
 /// How a queue breaks its contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum Breach {
     LosesAJob,
     InventsAJob,
-    CountsWrong,
+    RemovesNothing,
     PanicsInPush,
     PanicsInPop,
-    PanicsInLen,
     PanicsInRemove,
-    RemovesNothing,
+    PanicsInDisplace,
 }
 
-/// A queue that runs the newest job first, and breaks its contract once it has three jobs.
+/// A queue that breaks its contract once it has three jobs.
 struct Faulty {
     jobs: JobList,
-    fault: Fault,
+    breach: Breach,
     is_due: bool,
 }
 
 impl Faulty {
-    fn new(fault: Fault) -> Self {
-        Self {
-            jobs: JobList::default(),
-            fault,
-            is_due: false,
-        }
-    }
-
-    fn is(&self, fault: Fault) -> bool {
-        self.is_due && self.fault == fault
+    fn is(&self, breach: Breach) -> bool {
+        self.is_due && self.breach == breach
     }
 }
 
 impl JobQueue for Faulty {
     fn push(&mut self, job: Job) -> JobKey {
         self.is_due |= self.jobs.len() == 2;
-        assert!(!self.is(Fault::PanicsInPush), "on purpose");
+        assert!(!self.is(Breach::PanicsInPush), "on purpose");
         self.jobs.push_back(job)
     }
 
     fn pop(&mut self) -> Option<Popped> {
-        assert!(!self.is(Fault::PanicsInPop), "on purpose");
-        if self.is(Fault::LosesAJob) {
-            drop(self.jobs.pop_front());
+        assert!(!self.is(Breach::PanicsInPop), "on purpose");
+        if self.is(Breach::LosesAJob) {
             return None;
         }
-        if self.is(Fault::InventsAJob) {
+        if self.is(Breach::InventsAJob) {
             return Some(Popped::Run(Job::new(Task::new(|| panic!("never runs")))));
         }
-        self.jobs.pop_back().map(Popped::Run)
+        self.jobs.pop_front().map(Popped::Run)
     }
 
     fn remove(&mut self, key: JobKey) -> Option<Job> {
-        assert!(!self.is(Fault::PanicsInRemove), "on purpose");
-        if self.is(Fault::RemovesNothing) {
+        assert!(!self.is(Breach::PanicsInRemove), "on purpose");
+        if self.is(Breach::RemovesNothing) {
             return None;
         }
         self.jobs.remove(key)
     }
 
     fn displace(&mut self, _by: &Job) -> Option<Job> {
+        assert!(!self.is(Breach::PanicsInDisplace), "on purpose");
         self.jobs.pop_front()
-    }
-
-    fn len(&self) -> usize {
-        assert!(!self.is(Fault::PanicsInLen), "on purpose");
-        self.jobs.len() + usize::from(self.is(Fault::CountsWrong))
     }
 }
 
-/// Returns a hook for unhandled errors, and its log.
-pub(super) fn heard() -> (OnUnhandled, Log<String>) {
+fn heard() -> (OnUnhandled, Log<String>) {
     let log = Log::new();
     let heard = log.clone();
     let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
@@ -94,191 +77,135 @@ pub(super) fn heard() -> (OnUnhandled, Log<String>) {
 }
 
 #[test]
-fn a_queue_that_breaks_its_contract_is_named_and_no_job_is_lost() {
-    for (fault, says) in [
-        (Fault::LosesAJob, "it lost"),
-        (Fault::InventsAJob, "a job that it does not have"),
-        (Fault::CountsWrong, "its length is"),
-        (Fault::PanicsInPush, "its `push` panicked: on purpose"),
-        (Fault::PanicsInPop, "its `pop` panicked: on purpose"),
-        (Fault::PanicsInLen, "its `len` panicked: on purpose"),
-        (Fault::PanicsInRemove, "its `remove` panicked: on purpose"),
-        (Fault::RemovesNothing, "its `remove` did not return the job"),
+fn a_queue_that_breaks_its_contract_closes_its_pool_with_one_error_that_names_it() {
+    for (breach, says) in [
+        (Breach::LosesAJob, "it lost 4 of its jobs"),
+        (
+            Breach::InventsAJob,
+            "it returned a job that it does not have",
+        ),
+        (
+            Breach::RemovesNothing,
+            "its `remove` did not return the job",
+        ),
+        (Breach::PanicsInPush, "its `push` panicked: on purpose"),
+        (Breach::PanicsInPop, "its `pop` panicked: on purpose"),
+        (Breach::PanicsInRemove, "its `remove` panicked: on purpose"),
+        (
+            Breach::PanicsInDisplace,
+            "its `displace` panicked: on purpose",
+        ),
     ] {
         let clock = ManualClock::new();
         let (hook, errors) = heard();
-        let pool = fixed(&clock, 1, 16).queue_of(Faulty::new(fault));
-        let pool = pool.report_to(hook.clone()).build().unwrap();
-        let (gate, log) = (hold(&pool), Log::new());
-        let second = Arc::<Mutex<Option<JobHandle>>>::default();
-        for number in 0..5 {
-            let (log, removed) = (log.clone(), Arc::clone(&second));
-            // The first job that runs removes the second one, of which the queue knows.
-            let job = pool.enqueue(Task::new(move || {
-                let removed = removed.lock().unwrap().take().and_then(|job| job.remove());
-                assert_eq!(removed.is_some(), log.is_empty());
-                log.push(number);
-            }));
-            if number == 1 {
-                *second.lock().unwrap() = Some(job.unwrap());
+        let queue = Faulty {
+            jobs: JobList::default(),
+            breach,
+            is_due: false,
+        };
+        let pool = fixed(&clock, 2, 4).queue_of(queue).report_to(hook.clone());
+        let pool = pool.policy(PoolPolicy::DropOldest).build().unwrap();
+        let (gate, still) = (hold(&pool), hold(&pool));
+        let mut jobs: Vec<_> = Vec::new();
+        for _ in 0..4 {
+            let (job, completion) = pool.job(|| panic!("must not run"));
+            match pool.enqueue(job) {
+                Ok(handle) => jobs.push((handle, completion)),
+                Err(refused) => assert_eq!(
+                    (refused.why(), breach),
+                    (RejectReason::Closed, Breach::PanicsInPush)
+                ),
             }
         }
-        release(&clock, vec![gate]);
-        let mut ran = log.take();
-        ran.sort_unstable();
-        assert_eq!(ran, [0, 2, 3, 4], "{fault:?}");
+        match breach {
+            Breach::PanicsInRemove | Breach::RemovesNothing => {
+                let (handle, _) = jobs.remove(0);
+                assert!(handle.remove().is_some(), "it has left in any case");
+            }
+            Breach::PanicsInDisplace => {
+                assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
+            }
+            _ => gate.open(),
+        }
+        for (_, completion) in jobs {
+            let error = completion.wait().unwrap_err().failure().unwrap();
+            assert!(error.downcast_ref::<DisplacedError>().is_some(), "{error}");
+        }
         hook.flush().unwrap();
+        let part = format!("the queue of pool `workers` failed: {says}");
         let error = errors.take().pop().unwrap();
-        assert!(
-            error.starts_with("the queue of pool `workers` failed") && error.contains(says),
-            "{fault:?}: {error}"
-        );
-        assert!(errors.is_empty());
-        assert_eq!(pool.submit(|| 7).unwrap().wait().unwrap(), 7);
-        let report = pool.shutdown(SECOND).wait().unwrap();
+        assert!(error.starts_with(&part), "{breach:?}: {error}");
+        assert!(error.ends_with("; the pool is closed"), "{error}");
+        assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
+        assert!(pool.failed_queue().is_some_and(|why| why.starts_with(says)));
+        gate.open();
+        until("what runs goes on", || pool.metrics().done == 1);
+        still.open();
+        let report = pool.termination().wait().unwrap();
         assert!(report.handed_back.is_empty() && report.stuck.is_empty());
-    }
-}
-
-/// A queue whose `pop` waits for a gate, if there is one.
-#[derive(Default)]
-struct Blocks {
-    jobs: JobList,
-    gate: Arc<Mutex<Option<(Gate, Gate)>>>,
-}
-
-impl JobQueue for Blocks {
-    fn push(&mut self, job: Job) -> JobKey {
-        self.jobs.push_back(job)
-    }
-
-    fn pop(&mut self) -> Option<Popped> {
-        let gates = self.gate.lock().unwrap().take();
-        if let Some((arrived, go_on)) = gates {
-            arrived.open();
-            go_on.wait();
-        }
-        self.jobs.pop_front().map(Popped::Run)
-    }
-
-    fn remove(&mut self, key: JobKey) -> Option<Job> {
-        self.jobs.remove(key)
-    }
-
-    fn displace(&mut self, _by: &Job) -> Option<Job> {
-        self.jobs.pop_front()
-    }
-
-    fn len(&self) -> usize {
-        self.jobs.len()
+        let metrics = pool.metrics();
+        let gone = metrics.displaced + metrics.removed;
+        assert_eq!(metrics.accepted, metrics.done + gone, "{breach:?}");
+        assert!(errors.is_empty(), "it is said once");
     }
 }
 
 #[test]
-fn a_queue_that_blocks_is_left_behind_and_delays_no_call_of_the_pool() {
+fn a_shutdown_of_a_pool_whose_queue_fails_hands_its_jobs_back() {
     let clock = ManualClock::new();
     let (hook, errors) = heard();
-    let queue = Blocks::default();
-    let (arrived, go_on, gates) = (Gate::new(), Gate::new(), Arc::clone(&queue.gate));
-    let pool = fixed(&clock, 2, 4).queue_of(queue).report_to(hook.clone());
-    let pool = pool.policy(PoolPolicy::DropOldest).build().unwrap();
-    let held = [hold(&pool), hold(&pool)];
-    *gates.lock().unwrap() = Some((arrived.clone(), go_on.clone()));
-    let ran = Counter::new();
-    for _ in 0..3 {
-        pool.execute(hits(ran.clone())).unwrap();
-    }
-    held[0].open();
-    arrived.wait();
-    assert_eq!((pool.metrics().queued, pool.limits().queue), (2, 4));
-    pool.execute(hits(ran.clone())).unwrap();
-    held[1].open();
-    until("the other thread waits for the queue", || {
-        clock.next_deadline().is_some()
-    });
-    assert_eq!(ran.count(), 0);
-    clock.jump(SECOND);
-    ran.wait_for(4);
-    hook.flush().unwrap();
-    let error = errors.take().remove(0);
-    assert!(error.contains("has not returned for 1s"), "{error}");
-    let end = pool.shutdown(SECOND);
-    go_on.open();
-    let report = end.wait().unwrap();
-    assert!(report.handed_back.is_empty());
-    assert_eq!((ran.count(), pool.metrics().done), (4, 6));
-}
-
-/// A queue that uses its pool in each of its methods.
-#[derive(Default)]
-struct Reenters {
-    jobs: JobList,
-    pool: Arc<Mutex<Option<WorkerPool>>>,
-    ran: Counter,
-}
-
-impl Reenters {
-    fn use_pool(&self) {
-        let pool = self.pool.lock().unwrap().clone();
-        let Some(pool) = pool else { return };
-        assert_eq!(pool.metrics().limits.max, 1);
-        assert!(pool.limits().queue > 0 && !pool.dump().facts().is_empty());
-        if self.ran.hit() <= 20 {
-            let refused = pool.execute(|| ()).err();
-            assert!(refused.is_none_or(|refused| refused.why() == RejectReason::Full));
-        }
-    }
-}
-
-impl JobQueue for Reenters {
-    fn push(&mut self, job: Job) -> JobKey {
-        self.use_pool();
-        self.jobs.push_back(job)
-    }
-
-    fn pop(&mut self) -> Option<Popped> {
-        self.use_pool();
-        self.jobs.pop_front().map(Popped::Run)
-    }
-
-    fn remove(&mut self, key: JobKey) -> Option<Job> {
-        self.use_pool();
-        self.jobs.remove(key)
-    }
-
-    fn displace(&mut self, _by: &Job) -> Option<Job> {
-        self.use_pool();
-        self.jobs.pop_front()
-    }
-
-    fn len(&self) -> usize {
-        self.use_pool();
-        self.jobs.len()
-    }
-}
-
-#[test]
-fn a_queue_may_use_its_pool() {
-    let clock = ManualClock::new();
-    let (hook, errors) = heard();
-    let queue = Reenters::default();
-    let handle = Arc::clone(&queue.pool);
+    let queue = Faulty {
+        jobs: JobList::default(),
+        breach: Breach::PanicsInPop,
+        is_due: false,
+    };
     let pool = fixed(&clock, 1, 4).queue_of(queue).report_to(hook.clone());
-    let pool = pool.policy(PoolPolicy::DropOldest).build().unwrap();
-    *handle.lock().unwrap() = Some(pool.clone());
-    let gate = hold(&pool);
-    let ran = Counter::new();
-    for _ in 0..12 {
+    let pool = pool.build().unwrap();
+    let (gate, ran) = (hold(&pool), Counter::new());
+    for _ in 0..4 {
         pool.execute(hits(ran.clone())).unwrap();
     }
-    release(&clock, vec![gate]);
-    assert_eq!(pool.submit(|| 7).unwrap().wait().unwrap(), 7);
+    let report = pool.shutdown(Duration::ZERO).wait().unwrap();
+    report.handed_back.take().into_iter().for_each(Task::run);
+    assert_eq!(ran.count(), 4);
+    gate.open();
     hook.flush().unwrap();
-    assert!(errors.is_empty(), "{:?}", errors.take());
-    drop(handle.lock().unwrap().take());
-    clock.settle();
-    let metrics = pool.metrics();
-    assert_eq!(metrics.accepted, metrics.done + metrics.displaced);
+    assert_eq!(errors.len(), 1, "{:?}", errors.take());
+}
+
+/// A token whose last drop uses the pool and panics.
+struct UsesPool(WorkerPool, Counter);
+
+impl Drop for UsesPool {
+    fn drop(&mut self) {
+        let _ = (self.0.metrics(), self.0.execute(|| ()).is_ok());
+        self.1.hit();
+        drop(Bomb::new());
+    }
+}
+
+#[test]
+fn what_goes_with_a_failed_queue_may_use_the_pool_and_panic_when_it_is_dropped() {
+    let clock = ManualClock::new();
+    let (hook, _errors) = heard();
+    let queue = Faulty {
+        jobs: JobList::default(),
+        breach: Breach::PanicsInPush,
+        is_due: false,
+    };
+    let pool = fixed(&clock, 1, 9).queue_of(queue).report_to(hook);
+    let pool = pool.build().unwrap();
+    let (gate, drops) = (hold(&pool), Counter::new());
+    for _ in 0..3 {
+        let (token, used) = (CancelToken::new(), UsesPool(pool.clone(), drops.clone()));
+        token.on_cancel(move || drop(used)).forget();
+        let used = UsesPool(pool.clone(), drops.clone());
+        let job = Job::new(Task::new(move || drop(used))).token(&token);
+        drop(pool.enqueue(job).unwrap());
+    }
+    drops.wait_for(6);
+    gate.open();
+    pool.termination().wait().unwrap();
 }
 
 /// A queue that takes jobs out in no order.
@@ -308,10 +235,6 @@ impl JobQueue for Random {
     fn displace(&mut self, _by: &Job) -> Option<Job> {
         let len = self.0.len();
         (len > 0).then(|| self.0.swap_remove(self.1.index(len)).1)
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
     }
 }
 

@@ -7,7 +7,6 @@ use std::thread;
 
 use tidegate_core::thread::ThreadJob;
 use tidegate_core::{ManualClock, RejectReason, Rejected, ThreadBuilder};
-use tidegate_pool::queue::{Job, JobKey, JobQueue, Popped};
 use tidegate_pool::{DisplacedError, PoolPolicy, WorkerPool};
 use tidegate_promise::{Completion, WaitError};
 use tidegate_testkit::{Counter, Gate, Log, until};
@@ -158,53 +157,6 @@ fn a_due_task_can_be_displaced_like_any_job() {
     clock.settle();
     clock.advance(SECOND);
     assert!(runs.count() >= 1, "the periodic task goes on");
-    assert!(ticks.unwrap().cancel());
-}
-
-/// A queue that panics at each push.
-struct Broken;
-
-impl JobQueue for Broken {
-    fn push(&mut self, _: Job) -> JobKey {
-        panic!("no place for it")
-    }
-
-    fn pop(&mut self) -> Option<Popped> {
-        None
-    }
-
-    fn remove(&mut self, _: JobKey) -> Option<Job> {
-        None
-    }
-
-    fn displace(&mut self, _: &Job) -> Option<Job> {
-        None
-    }
-
-    fn len(&self) -> usize {
-        0
-    }
-}
-
-#[test]
-fn a_queue_that_panics_costs_its_task_and_not_the_timer() {
-    let clock = ManualClock::new();
-    let (hook, errors) = heard();
-    let pool = fixed(&clock, 1, 8)
-        .built_in_queue(Broken)
-        .report_to(hook.clone());
-    let pool = pool.build().unwrap();
-    let gate = hold(&pool);
-    let (lost, runs) = (pool.schedule(SECOND, || 7).unwrap(), Counter::new());
-    let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, hits(runs.clone()));
-    clock.jump(SECOND);
-    assert!(lost.wait().is_err());
-    gate.open();
-    clock.settle();
-    clock.advance(SECOND * 2);
-    runs.wait_for(2);
-    hook.flush().unwrap();
-    assert!(errors.take().iter().any(|one| one.contains("no place")));
     assert!(ticks.unwrap().cancel());
 }
 
