@@ -509,9 +509,6 @@ where
                     self.sample(now, true);
                     self.pool.count_expired(now);
                     state.metrics.count(now, Event::ExpiredInQueue);
-                    if self.place.load(Ordering::Relaxed) == NOWHERE {
-                        self.pool.not_run();
-                    }
                 }
                 self.drop_pending(now);
             }

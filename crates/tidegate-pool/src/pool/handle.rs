@@ -302,10 +302,10 @@ impl WorkerPool {
         self.shared.is_low_on_threads()
     }
 
-    /// Returns what the program's own queue did wrong, if that closed the pool; see
-    /// [`JobQueue`](crate::queue::JobQueue).
-    pub fn failed_queue(&self) -> Option<&str> {
-        self.shared.failed_queue()
+    /// Returns which part of the program broke its contract, and how, if that closed the pool: its
+    /// [queue](crate::queue::JobQueue), or what gives it its threads.
+    pub fn failed_part(&self) -> Option<&str> {
+        self.shared.failed_part()
     }
 
     /// Returns a snapshot of the pool's metrics.

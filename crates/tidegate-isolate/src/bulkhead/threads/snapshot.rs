@@ -61,8 +61,8 @@ pub struct PoolSnapshot {
     pub expired_total: u64,
     /// Threads that are held by work whose caller has given up.
     pub overstaying: usize,
-    /// What the program's own queue did wrong, if that closed the pool; see
-    /// [`ConcurrencyStrategy::queue`](crate::ConcurrencyStrategy::queue).
+    /// Which part of the program broke its contract, and how, if that closed the pool; see
+    /// [`ConcurrencyStrategy`](crate::ConcurrencyStrategy).
     pub failed_part: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for PoolSnapshot {
             write!(f, ", {count} {what}")?;
         }
         if let Some(reason) = &self.failed_part {
-            write!(f, "; its queue failed: {reason}")?;
+            write!(f, "; closed: {reason}")?;
         }
         Ok(())
     }

@@ -86,9 +86,11 @@ impl ConcurrencyStrategy {
     /// Sets how the threads of the pool are started: their names, stacks, hooks, or a function of
     /// your own ([`ThreadBuilder::spawner`]).
     ///
-    /// The function runs each job once, on a thread of its own, or returns an error. If it gives no
-    /// thread, a call without another thread is rejected with
-    /// [`Rejection::NoThread`](crate::Rejection::NoThread), and the failure is reported.
+    /// The function runs each job once, on a thread of its own, or returns an error. If it returns an
+    /// error, a call without another thread is rejected with
+    /// [`Rejection::NoThread`](crate::Rejection::NoThread), and the failure is reported. A job that it
+    /// accepts and drops, or runs on the thread that asks, ends the pool, as a queue that breaks its
+    /// contract does.
     pub fn threads(mut self, threads: ThreadBuilder) -> Self {
         self.threads = Some(threads);
         self
@@ -100,8 +102,8 @@ impl ConcurrencyStrategy {
     ///
     /// `execute` runs each task that it accepts once, on a thread that may block and is not the
     /// caller's, or returns it. If it refuses, a call without another thread is rejected with
-    /// [`Rejection::NoThread`](crate::Rejection::NoThread). If it never runs a task, the call times
-    /// out. Both are reported.
+    /// [`Rejection::NoThread`](crate::Rejection::NoThread), and the refusal is reported. A task that it
+    /// accepts and drops ends the pool, as a queue that breaks its contract does.
     ///
     /// ```
     /// use tidegate_isolate::{Command, ConcurrencyStrategy, Isolation, PoolConfig};

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tidegate_core::internal::FastClock;
 use tidegate_core::permits::{Permit, Permits};
-use tidegate_core::{OnUnhandled, RejectReason, Rejected, Task, Unhandled};
+use tidegate_core::{OnUnhandled, RejectReason, Rejected, Task};
 use tidegate_pool::queue::{Job, JobKey};
 use tidegate_pool::{PoolLimits, PoolPolicy, ShutdownError, ShutdownReport, WorkerPool};
 use tidegate_promise::SharedCompletion;
@@ -59,9 +59,6 @@ pub(crate) struct ThreadBulkhead {
     /// if the work returns before the thread that gave up has counted it.
     overstaying: AtomicIsize,
     unused_max: Mutex<UnusedMaxNotice>,
-    /// The part of the program that gives the pool its threads, if there is one.
-    own_threads: Option<&'static str>,
-    unhandled: OnUnhandled,
 }
 
 /// The warning about a maximum that has no effect. Given once, until the maximum has an effect
@@ -95,11 +92,6 @@ impl ThreadBulkhead {
             Some(set) => set(pool),
             None => pool.built_in_queue(ByDiscipline::new(config.discipline, clock, &discipline)),
         };
-        let own_threads = match (&threads, &executor) {
-            (_, Some(_)) => Some("the executor"),
-            (Some(_), None) => Some("the thread factory"),
-            (None, None) => None,
-        };
         if let Some(threads) = threads {
             pool = pool.threads(threads);
         }
@@ -126,8 +118,6 @@ impl ThreadBulkhead {
             is_closed: AtomicBool::new(false),
             overstaying: AtomicIsize::new(0),
             unused_max: Mutex::default(),
-            own_threads,
-            unhandled: unhandled.clone(),
         };
         bulkhead.apply_partitions(config);
         bulkhead.update_unused_max_warning(config);
@@ -203,18 +193,17 @@ impl ThreadBulkhead {
     /// Returns why the pool has dropped a task that it had accepted.
     #[cold]
     pub(crate) fn refusal_of_dropped(&self) -> Rejection {
-        if self.pool.termination().is_done() || self.pool.failed_queue().is_some() {
+        if self.pool.termination().is_done() || self.pool.failed_part().is_some() {
             return Rejection::Closed;
         }
         let refusal = self.refusal();
-        // Only a part of the program takes a thread back that it has promised.
-        if self.own_threads.is_some()
-            && refusal != Rejection::Closed
-            && self.pool.metrics().threads == 0
-        {
-            return Rejection::NoThread;
+        match refusal {
+            // The thread for which the call waited could not be started.
+            Rejection::Pool | Rejection::Threshold if self.pool.metrics().threads == 0 => {
+                Rejection::NoThread
+            }
+            _ => refusal,
         }
-        refusal
     }
 
     /// Returns why the pool rejects a call: it was stopped, its adjustable bound is reached, or it
@@ -246,21 +235,6 @@ impl ThreadBulkhead {
     /// Removes and returns a waiting task.
     pub(crate) fn take_back(&self, key: JobKey) -> Option<Task> {
         self.pool.take_back(key)
-    }
-
-    /// Reports a call that timed out although it had been given to a thread: the part of the program
-    /// that gives the pool its threads has not run it.
-    #[cold]
-    pub(crate) fn not_run(&self) {
-        if let Some(part) = self.own_threads {
-            let part = format!("{part} of pool `{}`", self.key);
-            let message = "it accepted a call and did not run it before its timeout";
-            let what = Unhandled::PartFailed {
-                part: &part,
-                message,
-            };
-            self.unhandled.report(&self.key, &what);
-        }
     }
 
     /// Changes every limit in one step.
@@ -390,7 +364,7 @@ impl ThreadBulkhead {
             rejected_total: totals[REJECTED],
             expired_total: totals[EXPIRED],
             overstaying: self.overstaying(),
-            failed_part: self.pool.failed_queue().map(str::to_owned),
+            failed_part: self.pool.failed_part().map(str::to_owned),
         }
     }
 }

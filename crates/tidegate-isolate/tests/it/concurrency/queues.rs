@@ -212,7 +212,8 @@ fn a_queue_that_breaks_its_contract_is_named_and_the_calls_of_its_pool_are_rejec
         let refused = command.run(|_| Ok(5)).unwrap_err();
         assert_eq!(refused.cause(), &Cause::Rejected(Rejection::Closed));
         let failed = pool(&isolation).failed_part.unwrap_or_default();
-        assert!(failed.starts_with(named), "{breach:?}: {failed}");
+        let named = format!("the queue: {named}");
+        assert!(failed.starts_with(&named), "{breach:?}: {failed}");
         assert!(
             told.try_recv().is_err() && log.is_empty(),
             "it is said once"

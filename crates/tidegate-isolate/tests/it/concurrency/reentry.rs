@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use tidegate_core::thread::ThreadJob;
-use tidegate_core::{ManualClock, Rejected, Task, ThreadBuilder};
+use tidegate_core::{Rejected, ThreadBuilder};
 use tidegate_isolate::{
     Bulkhead, Cause, ConcurrencyStrategy, Interrupt, Isolation, Key, Rejection,
 };
@@ -347,56 +347,6 @@ fn calls_end_once_while_the_bulkhead_changes_and_keys_go() {
         assert_eq!(command.snapshot().active, 0);
         drop((command, isolation));
     });
-}
-
-/// An executor that keeps tasks until the isolation has ended, and drops them then.
-#[test]
-fn calls_that_an_executor_keeps_end_with_the_isolation() {
-    for runs_late in [false, true] {
-        in_time("the executor", move || {
-            let kept = Arc::<Mutex<Vec<Task>>>::default();
-            let place = Arc::clone(&kept);
-            let clock = ManualClock::new();
-            let isolation = Isolation::builder().clock(&clock).on_unhandled(|_, _| ());
-            let isolation = isolation.concurrency_strategy(move |_| {
-                let place = Arc::clone(&place);
-                ConcurrencyStrategy::default().executor(move |task| {
-                    place.lock().unwrap().push(task);
-                    Ok(())
-                })
-            });
-            let isolation = isolation.build().unwrap();
-            let command = builder("a").threads(pool_of(2, 5)).no_timeout();
-            let command = command.build(&isolation).unwrap();
-            let ran = Counter::new();
-            let answers: Vec<Answer> = (0..4)
-                .map(|n| {
-                    let runs = ran.clone();
-                    command.queue(move |_| {
-                        runs.hit();
-                        Ok(n)
-                    })
-                })
-                .collect();
-            let _ = isolation.dump().to_string();
-            let over = isolation.shutdown(SECOND);
-            until("the isolation has ended", || {
-                clock.jump(SECOND);
-                over.is_done()
-            });
-            let tasks = std::mem::take(&mut *kept.lock().unwrap());
-            match runs_late {
-                true => tasks.into_iter().for_each(Task::run),
-                false => drop(tasks),
-            }
-            for answer in answers {
-                let ended = answer.wait();
-                assert!(ended.is_err(), "its isolation has ended");
-            }
-            assert_eq!(ran.count(), 0, "a call that has ended does not run");
-            assert_eq!(command.snapshot().active, 0);
-        });
-    }
 }
 
 /// Refuses every second task, on a pool that is shut down in between.

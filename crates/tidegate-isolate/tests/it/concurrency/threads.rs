@@ -1,4 +1,4 @@
-//! A thread factory and an executor of the program, and every way to break their contracts.
+//! A thread factory and an executor of the program, and what happens if they give no thread.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, until};
 
 use super::{on_a_thread, others_go_on, with_parts};
-use crate::support::{SECOND, builder, cause, hold, pool, pool_of};
+use crate::support::{builder, cause, hold, pool, pool_of};
 
 /// Builds a factory of threads that does this.
 fn factory(
@@ -75,12 +75,10 @@ fn a_factory_may_use_the_isolation_while_a_pool_grows() {
 
 #[test]
 fn a_factory_that_gives_no_thread_is_named_and_the_call_is_rejected() {
-    for (how, named) in ["fails", "panics", "drops", "inline"].into_iter().zip([
-        "no thread for you",
-        "the spawner panicked: on purpose",
-        "it dropped the work of a thread",
-        "it ran the work on the thread that requested it",
-    ]) {
+    for (how, named) in ["fails", "panics"]
+        .into_iter()
+        .zip(["no thread for you", "the spawner panicked: on purpose"])
+    {
         let is_bad = Arc::new(AtomicBool::new(true));
         let switch = Arc::clone(&is_bad);
         let (_clock, isolation, told) = with_parts(factory(move |job| {
@@ -89,9 +87,7 @@ fn a_factory_that_gives_no_thread_is_named_and_the_call_is_rejected() {
                     std::thread::Builder::new().spawn(|| job.run())?;
                 }
                 "fails" => return Err(io::Error::other("no thread for you")),
-                "panics" => panic!("on purpose"),
-                "drops" => drop(job),
-                _ => job.run(),
+                _ => panic!("on purpose"),
             }
             Ok(())
         }));
@@ -124,65 +120,25 @@ fn a_factory_that_gives_no_thread_is_named_and_the_call_is_rejected() {
     }
 }
 
-/// Keeps what it is given.
-type Kept<T> = Arc<Mutex<Vec<T>>>;
-
 #[test]
-fn a_factory_that_keeps_the_work_is_named_when_the_call_times_out() {
-    let kept: Kept<ThreadJob> = Kept::default();
-    let keep = Arc::clone(&kept);
-    let (clock, isolation, told) = with_parts(factory(move |job| {
-        keep.lock().unwrap().push(job);
+fn a_factory_that_drops_the_work_of_a_thread_ends_its_pool() {
+    let (_clock, isolation, told) = with_parts(factory(|job| {
+        drop(job);
         Ok(())
     }));
-    let command = builder("a").threads(pool_of(1, 1)).timeout(SECOND);
-    let command = command.build(&isolation).unwrap();
-    let late = command.queue(|_| panic!("must not run"));
-    clock.jump(SECOND);
-    assert_eq!(cause(late), Cause::TimedOut(SECOND));
-    let message = told.recv().unwrap();
-    let part = "the thread factory of pool `a` failed: it accepted a call";
-    assert!(message.starts_with(part), "{message}");
-    others_go_on(&isolation);
-    // Dropped later: another thread is asked for once, and then the call is told.
-    let waits = command.call().timeout(SECOND * 60).queue(|_| Ok(1));
+    let command = builder("a").threads(pool_of(1, 1)).build(&isolation);
+    let command = command.unwrap();
     for _ in 0..2 {
-        let lost = std::mem::take(&mut *kept.lock().unwrap());
-        assert_eq!(lost.len(), 1);
-        drop(lost);
-        let message = told.recv().unwrap();
-        assert!(
-            message.contains("it dropped the work of a thread"),
-            "{message}"
-        );
+        let error = cause(command.queue(|_| panic!("must not run")));
+        assert_eq!(error, Cause::Rejected(Rejection::Closed));
     }
-    assert_eq!(cause(waits), Cause::Rejected(Rejection::NoThread));
-    let end = isolation.shutdown(SECOND);
-    assert!(end.wait().is_ok());
-}
-
-#[test]
-fn a_shutdown_ends_although_the_factory_keeps_the_work() {
-    let kept: Kept<ThreadJob> = Kept::default();
-    let keep = Arc::clone(&kept);
-    let (clock, isolation, _told) = with_parts(factory(move |job| {
-        keep.lock().unwrap().push(job);
-        Ok(())
-    }));
-    let command = builder("a").threads(pool_of(1, 1)).no_timeout();
-    let command = command.build(&isolation).unwrap();
-    let waits = command.queue(|_| panic!("must not run"));
-    let end = isolation.shutdown(SECOND);
-    clock.jump(SECOND);
-    let report = end.wait().unwrap();
-    let handed_back = &report.pools[0].1.as_ref().unwrap().handed_back;
-    assert_eq!(handed_back.len(), 1);
-    drop(report);
-    assert!(matches!(
-        cause(waits),
-        Cause::Rejected(Rejection::Closed) | Cause::Cancelled
-    ));
-    kept.lock().unwrap().clear();
+    let message = told.recv().unwrap();
+    let part = "the thread factory of pool `tidegate-a` failed: it did not run the work";
+    assert!(message.starts_with(part), "{message}");
+    let failed = pool(&isolation).failed_part.unwrap_or_default();
+    assert!(failed.starts_with("the thread factory: "), "{failed}");
+    assert!(told.try_recv().is_err(), "it is said once");
+    others_go_on(&isolation);
 }
 
 /// Builds parts with an executor that does this.
@@ -235,12 +191,24 @@ fn calls_run_on_the_executor_of_the_program() {
 
 #[test]
 fn an_executor_that_does_not_run_calls_is_named_and_they_are_rejected() {
-    for (how, named) in ["refuses", "panics", "drops", "inline"].into_iter().zip([
-        "it refused a task: the queue is full",
-        "it panicked: on purpose",
-        "it dropped the work of a thread",
-        "it ran the work on the thread that requested it",
-    ]) {
+    for (how, why, named) in [
+        (
+            "refuses",
+            Rejection::NoThread,
+            "it refused a task: the queue is full",
+        ),
+        ("panics", Rejection::NoThread, "it panicked: on purpose"),
+        (
+            "drops",
+            Rejection::Closed,
+            "it did not run the work of a thread",
+        ),
+        (
+            "inline",
+            Rejection::Closed,
+            "it did not run the work of a thread",
+        ),
+    ] {
         let is_bad = Arc::new(AtomicBool::new(true));
         let switch = Arc::clone(&is_bad);
         let (_clock, isolation, told) = with_parts(executor(move |task| {
@@ -261,11 +229,7 @@ fn an_executor_that_does_not_run_calls_is_named_and_they_are_rejected() {
             .build(&isolation)
             .unwrap();
         let error = command.run(|_| panic!("must not run")).unwrap_err();
-        assert_eq!(
-            error.cause(),
-            &Cause::Rejected(Rejection::NoThread),
-            "{how}"
-        );
+        assert_eq!(error.cause(), &Cause::Rejected(why), "{how}");
         let message = told.recv().unwrap();
         let part = "the executor of pool `tidegate-a` failed: ";
         assert!(
@@ -274,30 +238,7 @@ fn an_executor_that_does_not_run_calls_is_named_and_they_are_rejected() {
         );
         others_go_on(&isolation);
         is_bad.store(false, Ordering::Relaxed);
-        assert_eq!(command.run(|_| Ok(1)), Ok(1), "{how}: it recovers");
+        let recovers = command.run(|_| Ok(1)).is_ok();
+        assert_eq!(recovers, why == Rejection::NoThread, "{how}");
     }
-}
-
-#[test]
-fn an_executor_that_never_runs_a_task_is_named_when_the_call_times_out() {
-    let kept: Kept<Task> = Kept::default();
-    let keep = Arc::clone(&kept);
-    let (clock, isolation, told) = with_parts(executor(move |task| {
-        keep.lock().unwrap().push(task);
-        Ok(())
-    }));
-    let command = builder("a").threads(pool_of(1, 1)).timeout(SECOND);
-    let command = command.build(&isolation).unwrap();
-    let late = command.queue(|_| panic!("must not run"));
-    clock.advance(SECOND);
-    assert_eq!(cause(late), Cause::TimedOut(SECOND));
-    let message = told.recv().unwrap();
-    let part = "the executor of pool `a` failed: it accepted a call and did not run it";
-    assert!(message.starts_with(part), "{message}");
-    others_go_on(&isolation);
-    // It runs the task after all: calls that wait are run.
-    let waits = command.call().timeout(SECOND * 60).queue(|_| Ok(4));
-    let task = kept.lock().unwrap().pop().unwrap();
-    on_a_thread("own", task).ok().unwrap();
-    assert_eq!(waits.wait().unwrap(), 4);
 }

@@ -46,8 +46,6 @@ impl Counts {
 /// Atomic counters that need no lock.
 #[derive(Debug, Default)]
 pub(super) struct AtomicCounters {
-    /// Promised threads that were lost in a row, since the last one that began.
-    pub(super) lost_starts: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) panics: AtomicU64,
     pub(super) caller_ran: AtomicU64,

@@ -8,7 +8,7 @@
 //! * `free_threads`: values that are read without the lock. `low_threads`: the hook for a pool that
 //!   is low on threads. `turn`: releases the dispatch guard, then calls user code.
 //! * `shutdown`: how the pool ends.
-//! * `start`: how it starts threads; `start_state`: what has become of a request for one. The builder passes in the function that a thread runs.
+//! * `start`: how it starts threads. The builder passes in the function that a thread runs.
 //! * `place`: how a job gets a thread or is queued. `reserve`: how it gets a thread at once or not at
 //!   all.
 //! * `submit`: how a job is accepted, and how the policies handle a refused one.
@@ -31,7 +31,6 @@ mod resize;
 mod shared;
 mod shutdown;
 mod start;
-mod start_state;
 mod submit;
 mod turn;
 mod worker;

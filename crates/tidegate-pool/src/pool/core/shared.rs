@@ -54,8 +54,8 @@ pub(crate) struct Shared {
     /// The same list as in the lanes, for readers that must not take the pool's lock.
     pub(super) workers: Arc<Workers>,
     pub(super) threads: ThreadBuilder,
-    /// What the user's own queue did wrong, if that closed the pool.
-    pub(super) failed_queue: OnceLock<String>,
+    /// Which part of the user's broke its contract, and how, if that closed the pool.
+    pub(super) failed_part: OnceLock<String>,
     /// Lends threads to the pool, in place of `threads`.
     pub(super) lender: Option<ThreadLender>,
     /// The function that each thread of the pool runs.
@@ -146,7 +146,7 @@ impl Shared {
             ),
             workers,
             threads: parts.threads,
-            failed_queue: OnceLock::new(),
+            failed_part: OnceLock::new(),
             lender: parts.lender,
             body: parts.body,
             policy: parts.policy,

@@ -17,9 +17,11 @@ use crate::pool::shutdown_report::{ShutdownReport, StuckJob};
 use super::lanes::{Lane, ShutdownPlan};
 use super::shared::{PoolDispatchGuard, Shared};
 
-/// The end of a pool whose queue broke its contract.
+/// The end of a pool of which a part broke its contract.
 pub(super) struct BrokenPool {
-    queue: UsersQueue,
+    part: &'static str,
+    why: String,
+    queue: Option<UsersQueue>,
     wakes: Vec<WorkerWake<Job>>,
     left: Vec<Job>,
     over: bool,
@@ -82,34 +84,61 @@ impl Shared {
         }
     }
 
-    /// Closes the pool because its queue broke its contract. The caller releases the guard and calls
+    /// Closes the pool because `part` broke its contract. The caller releases the guard and calls
     /// [`Shared::end_broken`].
     #[cold]
-    pub(super) fn close_broken(&self, turn: &mut PoolDispatchGuard<'_>) -> Option<BrokenPool> {
-        let (Breach(why), queue) = *turn.breach.take()?;
-        // The first breach is the only one: the queue is not called again.
-        let _ = self.failed_queue.set(why);
+    fn close_broken(
+        &self,
+        turn: &mut PoolDispatchGuard<'_>,
+        part: &'static str,
+        why: String,
+    ) -> BrokenPool {
         let was_closed = turn.is_closed();
         let wakes = self.close_lanes(turn);
         let mut left = Vec::new();
         turn.drain_user(&mut left);
         turn.counts.displaced += left.len() as u64;
-        Some(BrokenPool {
-            queue,
+        BrokenPool {
+            part,
+            why,
+            queue: None,
             wakes,
             left,
             over: !was_closed && is_over(turn),
-        })
+        }
     }
 
-    /// Reports what the queue did, and drops the jobs that waited in it as displaced.
+    /// Does so if the user's queue broke its contract.
+    #[cold]
+    pub(super) fn close_for_queue(&self, turn: &mut PoolDispatchGuard<'_>) -> Option<BrokenPool> {
+        let (Breach(why), queue) = *turn.breach.take()?;
+        let mut broken = self.close_broken(turn, "the queue", why);
+        broken.queue = Some(queue);
+        Some(broken)
+    }
+
+    /// Closes the pool because the source of its threads broke its contract. `job` is dropped with
+    /// those that wait.
+    #[cold]
+    pub(super) fn break_pool(&self, part: &'static str, why: &str, job: Option<Job>) {
+        let mut turn = self.dispatcher.turn();
+        turn.counts.displaced += u64::from(job.is_some());
+        let mut broken = self.close_broken(&mut turn, part, why.to_owned());
+        broken.left.extend(job);
+        self.end_turn(turn, || self.end_broken(broken));
+    }
+
+    /// Reports what the part did, once, and drops the jobs that waited as displaced.
     #[cold]
     pub(super) fn end_broken(&self, broken: BrokenPool) {
+        let BrokenPool { part, why, .. } = broken;
         drop(broken.wakes);
         self.views.close();
         self.closing.cancel();
-        let why = self.failed_queue().unwrap_or_default();
-        self.report_part("the queue", &format!("{why}; the pool is closed"));
+        let is_first = self.failed_part.set(format!("{part}: {why}")).is_ok();
+        if is_first {
+            self.report_part(part, &format!("{why}; the pool is closed"));
+        }
         self.displace(broken.left);
         drop(broken.queue);
         if broken.over {
@@ -117,9 +146,9 @@ impl Shared {
         }
     }
 
-    /// Returns what the user's own queue did wrong, if that closed the pool.
-    pub(crate) fn failed_queue(&self) -> Option<&str> {
-        self.failed_queue.get().map(String::as_str)
+    /// Returns which part of the user's broke its contract, and how, if that closed the pool.
+    pub(crate) fn failed_part(&self) -> Option<&str> {
+        self.failed_part.get().map(String::as_str)
     }
 
     /// Closes the pool for new jobs and for its timer, unless it is closed. The pool does not end
@@ -207,12 +236,6 @@ impl Shared {
         self.report(self.dispatcher.turn(), Vec::new(), Vec::new(), Vec::new());
     }
 
-    /// The same after the start of a thread was lost that had this job.
-    pub(super) fn end_with(&self, job: Option<Job>) {
-        let left = job.into_iter().collect();
-        self.report(self.dispatcher.turn(), Vec::new(), left, Vec::new());
-    }
-
     /// Hands back `left` and the queued jobs, and completes the report. Internal jobs stay as long
     /// as the pool has a thread: it runs them before it ends. Without a thread, those that only an
     /// executor can run are dropped.
@@ -242,7 +265,7 @@ impl Shared {
         let before = turn.shutdown.map_or(turn.counts.done, |plan| plan.done);
         let ran = turn.counts.done - before;
         let promise = turn.termination.take();
-        let broken = self.close_broken(&mut turn);
+        let broken = self.close_for_queue(&mut turn);
         let (cancelled, cancelling) = (turn.cancelled_timers, turn.cancelling_timers);
         drop(turn);
         drop(wakes);

@@ -1,10 +1,22 @@
 //! How a pool starts its threads, and what happens if the system cannot start one.
+//!
+//! A thread factory or an executor of the user answers each request for a thread. It may refuse, and
+//! then there is no thread. Work that it accepts runs once, on a thread of its own; a part that drops
+//! such work, or runs it on the thread that asks, closes the pool.
+//!
+//! ```text
+//!   ASKED ──── accepted ───▶ ACCEPTED ─── begins ──▶ BEGUN
+//!     │ │ └─── begins ──────────────────────────────▶ BEGUN     (before the answer)
+//!     │ └───── refused ────▶ REFUSED
+//!     └─────── dropped ────▶ DROPPED      a breach, unless it is refused after that
+//! ```
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::{self, ThreadId};
 
-use tidegate_core::internal::{ClockMember, PlainTask, contain, discard};
+use tidegate_core::internal::{ClockMember, PlainTask, contain};
 use tidegate_core::{RejectReason, Rejected, ThreadBuilder};
 
 use crate::pool::queue::{Job, JobKey};
@@ -13,8 +25,18 @@ use crate::pool::raw::WorkerWake;
 use super::lanes::{Lane, Purpose};
 use super::shared::{PoolDispatchGuard, Shared, ThreadLender};
 use super::shutdown::is_over;
-use super::start_state::DROPPED;
 use super::workers::WorkerEntry;
+
+/// The user's code is being asked for a thread.
+const ASKED: u8 = 0;
+/// It has accepted the work, and has not run it yet.
+const ACCEPTED: u8 = 1;
+/// The thread runs.
+const BEGUN: u8 = 2;
+/// There will be no thread.
+const REFUSED: u8 = 3;
+/// The work was dropped before it began.
+const DROPPED: u8 = 4;
 
 /// Creates the worker entry of a thread that was counted under this guard.
 pub(super) fn add_worker(turn: &mut PoolDispatchGuard<'_>) -> Arc<WorkerEntry> {
@@ -82,7 +104,7 @@ impl Shared {
                 }
                 if let Some(job) = aside.worker_slot.try_take() {
                     shared.place_accepted(job, Lane::User);
-                    shared.replace_start(|_| false);
+                    shared.replace_start(false);
                 }
             });
             match started {
@@ -100,16 +122,16 @@ impl Shared {
         if self.spawn(post, purpose) {
             return true;
         }
-        self.replace_start(|turn| turn.threads() == 0);
+        self.replace_start(true);
         false
     }
 
     /// Starts a thread, or takes its count back and returns `false`.
     fn spawn(&self, post: &Arc<WorkerEntry>, purpose: Purpose) -> bool {
-        post.start.request();
         let start = PendingStart {
             shared: self.arc(),
             post: Arc::clone(post),
+            asked_by: thread::current().id(),
             // A borrowed thread joins the clock when it begins, since it may never begin.
             member: self.lender.is_none().then(|| self.clock.join()),
             purpose,
@@ -118,14 +140,28 @@ impl Shared {
             None => self.threads.spawn(move || start.begin()).map(drop),
             Some(lend) => lend_to(lend, start),
         };
-        let started = post
-            .start
-            .answered(asked.map_err(|error| error.to_string()));
-        let Err(message) = started else {
-            let mut turn = self.dispatcher.turn();
-            turn.counts.started_threads += 1;
-            self.widen_width(&turn.limits, turn.budget.leased());
-            return true;
+        // ORDERING: AcqRel: the step orders this thread with the one that begins or drops the work.
+        let answer = match &asked {
+            Ok(()) => {
+                let to = (Ordering::AcqRel, Ordering::Acquire);
+                let accepted = post.start.compare_exchange(ASKED, ACCEPTED, to.0, to.1);
+                accepted.unwrap_or_else(|step| step)
+            }
+            Err(_) => post.start.swap(REFUSED, Ordering::AcqRel),
+        };
+        let message = match (asked, answer) {
+            (Ok(()), DROPPED) => {
+                self.lost_start(post, purpose);
+                return false;
+            }
+            // Work that runs counts, whatever the answer is.
+            (Ok(()), _) | (_, BEGUN) => {
+                let mut turn = self.dispatcher.turn();
+                turn.counts.started_threads += 1;
+                self.widen_width(&turn.limits, turn.budget.leased());
+                return true;
+            }
+            (Err(error), _) => error.to_string(),
         };
         let over = self.take_back_start(post, purpose);
         self.report_part(self.source_of_threads(), &message);
@@ -152,34 +188,28 @@ impl Shared {
         over
     }
 
-    /// Handles a thread that was promised, and whose work was then dropped. Its job, if it had one,
-    /// was accepted: it gets another thread or a place in the queue, or is dropped as displaced.
+    /// Closes the pool: its source of threads has dropped work that it had accepted. The job that the
+    /// thread should have run is dropped with those that wait.
     #[cold]
     fn lost_start(&self, post: &Arc<WorkerEntry>, purpose: Purpose) {
         let over = self.take_back_start(post, purpose);
-        self.report_part(self.source_of_threads(), DROPPED);
-        let job = post.worker_slot.try_take();
+        let why = "it did not run the work of a thread on a thread of its own";
+        self.break_pool(self.source_of_threads(), why, post.worker_slot.try_take());
         if over {
-            self.end_with(job);
-            return;
+            self.end();
         }
-        if let (Some(job), Purpose::OwnJob(lane)) = (job, purpose) {
-            self.place_accepted(job, lane);
-        }
-        let is_first = self.tallies.lost_starts.fetch_add(1, Ordering::Relaxed) == 0;
-        self.replace_start(|_| is_first);
     }
 
-    /// Handles queued jobs after a thread was not started or was lost: asks for another one if
-    /// `may_ask`. If the pool then has none, the jobs are dropped as displaced: they would wait for
-    /// the next submission.
-    fn replace_start(&self, may_ask: impl FnOnce(&PoolDispatchGuard<'_>) -> bool) {
+    /// Handles queued jobs after a thread was not started: asks for another one if `may_ask` and the
+    /// pool has none. If it then has none, the jobs are dropped as displaced: they would wait for the
+    /// next submission.
+    fn replace_start(&self, may_ask: bool) {
         let mut turn = self.dispatcher.turn();
         // The end of a closed pool hands its jobs back.
-        if turn.is_closed() {
+        if turn.is_closed() || turn.threads() > 0 {
             return;
         }
-        if may_ask(&turn) && turn.count_for_waiting() {
+        if may_ask && turn.count_for_waiting() {
             let post = add_worker(&mut turn);
             drop(turn);
             if self.spawn(&post, Purpose::Waiting) {
@@ -291,17 +321,25 @@ impl Shared {
 struct PendingStart {
     shared: Arc<Shared>,
     post: Arc<WorkerEntry>,
+    asked_by: ThreadId,
     member: Option<ClockMember>,
     purpose: Purpose,
 }
 
 impl PendingStart {
-    /// Runs the thread, unless its request was given up, or this is the thread that requested it.
+    /// Runs the thread, unless its request was refused, or this is the thread that makes it.
     fn begin(mut self) {
-        if !self.post.start.begin() {
+        let may_begin = |step| match step {
+            ASKED if self.asked_by == thread::current().id() => None,
+            ASKED | ACCEPTED => Some(BEGUN),
+            _ => None,
+        };
+        let step = &self.post.start;
+        // ORDERING: AcqRel, as for the answer.
+        let begun = step.fetch_update(Ordering::AcqRel, Ordering::Acquire, may_begin);
+        if begun.is_err() {
             return;
         }
-        self.shared.tallies.lost_starts.store(0, Ordering::Relaxed);
         // The thread that has requested this one may not know yet that it runs.
         let turn = self.shared.dispatcher.turn();
         self.shared.widen_width(&turn.limits, turn.budget.leased());
@@ -314,7 +352,10 @@ impl PendingStart {
 
 impl Drop for PendingStart {
     fn drop(&mut self) {
-        if self.post.start.dropped() {
+        // ORDERING: AcqRel, as for the answer.
+        let to = (Ordering::AcqRel, Ordering::Acquire);
+        let step = &self.post.start;
+        if step.compare_exchange(ASKED, DROPPED, to.0, to.1) == Err(ACCEPTED) {
             self.shared.lost_start(&self.post, self.purpose);
         }
     }
@@ -327,8 +368,6 @@ fn lend_to(lend: &ThreadLender, start: PendingStart) -> io::Result<()> {
         Ok(Ok(())) => Ok(()),
         Ok(Err(refused)) => {
             let why = refused.why();
-            // It may be another task than the one that was given.
-            discard(refused);
             Err(io::Error::other(format!("it refused a task: {why}")))
         }
         Err(panic) => Err(io::Error::other(format!(

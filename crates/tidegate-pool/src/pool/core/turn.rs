@@ -11,8 +11,8 @@ impl Shared {
         mut turn: PoolDispatchGuard<'_>,
         then: impl FnOnce() -> R,
     ) -> R {
-        let breach = match turn.breach.is_some() {
-            true => self.close_broken(&mut turn),
+        let broken = match turn.breach.is_some() {
+            true => self.close_for_queue(&mut turn),
             false => None,
         };
         let shed = std::mem::take(&mut turn.shed);
@@ -22,8 +22,8 @@ impl Shared {
         };
         drop(turn);
         let done = then();
-        if let Some(breach) = breach {
-            self.end_broken(breach);
+        if let Some(broken) = broken {
+            self.end_broken(broken);
         }
         if !shed.is_empty() {
             self.displace(shed);

@@ -2,7 +2,7 @@
 //!
 //! The list has a lock of its own, so that a dump finds the threads also if the pool's lock is taken.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tidegate_core::internal::prim::{Mutex, lock};
@@ -10,8 +10,6 @@ use tidegate_core::internal::{Running, RunningTask};
 
 use crate::pool::queue::Job;
 use crate::pool::raw::WorkerSlot;
-
-use super::start_state::StartState;
 
 /// The threads of a pool, from the moment that they are counted.
 #[derive(Default)]
@@ -29,8 +27,8 @@ pub(crate) struct WorkerEntry {
     pub(super) thread: OnceLock<String>,
     /// When the current job began, if the pool measures times; 0 if not known.
     pub(super) began: AtomicU64,
-    /// What has become of the request for the thread.
-    pub(super) start: StartState,
+    /// What has become of the request for the thread: a step of `start`.
+    pub(super) start: AtomicU8,
     /// The job that the last dump saw, and when the first dump saw it.
     seen: Mutex<Option<(u64, u64)>>,
 }

@@ -1,11 +1,10 @@
 //! A view whose turn is dropped by a pool that goes on: the waiting tasks go with it, the view stays.
 //! A view over a full pool.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tidegate_core::executor::RejectHandler;
-use tidegate_core::thread::ThreadJob;
-use tidegate_core::{Executor, ManualClock, ThreadBuilder};
+use tidegate_core::{Executor, ManualClock};
 use tidegate_pool::{DisplacedError, OrderedView, PoolPolicy, WorkerPool};
 use tidegate_testkit::{Bomb, Counter, DropCount, Gate, Log, until};
 
@@ -113,35 +112,4 @@ fn a_policy_that_drops_jobs_does_not_close_a_view() {
     view.execute(hits(ran.clone())).unwrap();
     ran.wait_for(1);
     assert!(view.handed_back().is_empty());
-}
-
-/// A factory that drops the work of each thread loses the jobs that wait for it, and no view.
-#[test]
-fn a_lost_thread_does_not_close_a_view() {
-    let kept = Arc::<Mutex<Vec<ThreadJob>>>::default();
-    let keep = Arc::clone(&kept);
-    let threads = ThreadBuilder::new("worker").spawner(move |job| {
-        keep.lock().unwrap().push(job);
-        Ok(())
-    });
-    let take = || std::mem::take(&mut *kept.lock().unwrap());
-    let pool = WorkerPool::builder("workers").core(2).max(2).queue(8);
-    let pool = pool.reserved(0).threads(threads);
-    let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
-    let view = OrderedView::over(Arc::new(pool.clone())).unwrap();
-    let drops = Counter::new();
-    let held = DropCount::new(&drops);
-    view.execute(move || panic!("no thread runs {held:?}"))
-        .unwrap();
-    until("the pool asks for no more threads", || {
-        drop(take());
-        drops.count() == 1
-    });
-    assert!(view.handed_back().is_empty() && view.pending_tasks() == 0);
-    let ran = Counter::new();
-    view.execute(hits(ran.clone())).unwrap();
-    for job in take() {
-        ThreadBuilder::new("keeps").spawn(|| job.run()).unwrap();
-    }
-    ran.wait_for(1);
 }

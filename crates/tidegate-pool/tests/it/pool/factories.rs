@@ -1,105 +1,88 @@
-//! A thread factory or an executor that does not run the work of a thread. The pool takes the start
-//! back, and no job waits for ever.
+//! Thread factories and executors of the user's own. One that accepts the work of a thread and does not
+//! run it closes the pool.
 
 use std::sync::{Arc, Mutex};
 
 use tidegate_core::thread::ThreadJob;
-use tidegate_core::{ManualClock, RejectReason, Rejected, Task, ThreadBuilder};
+use tidegate_core::{ManualClock, OnUnhandled, RejectReason, Rejected, Task, ThreadBuilder};
 use tidegate_pool::{DisplacedError, WorkerPool};
-use tidegate_testkit::{Counter, Gate, until};
+use tidegate_testkit::{Counter, Gate, Log, until};
 
 use super::fixed;
 use crate::{SECOND, hits};
 
-type Kept<T> = Arc<Mutex<Vec<T>>>;
+/// How a thread factory breaks its contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Breach {
+    Drops,
+    RunsAtOnce,
+    DropsLater,
+}
 
-/// Creates a factory that keeps the work of each thread.
-fn keeper() -> (ThreadBuilder, Kept<ThreadJob>) {
-    let kept = Kept::default();
+#[test]
+fn a_factory_that_does_not_run_the_work_of_a_thread_closes_the_pool() {
+    for breach in [Breach::Drops, Breach::RunsAtOnce, Breach::DropsLater] {
+        let clock = ManualClock::new();
+        let kept = Arc::<Mutex<Vec<ThreadJob>>>::default();
+        let keep = Arc::clone(&kept);
+        let threads = ThreadBuilder::new("workers").spawner(move |job: ThreadJob| {
+            match breach {
+                Breach::Drops => drop(job),
+                Breach::RunsAtOnce => job.run(),
+                Breach::DropsLater => keep.lock().unwrap().push(job),
+            }
+            Ok(())
+        });
+        let errors = Log::new();
+        let heard = errors.clone();
+        let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
+        let pool = fixed(&clock, 1, 4).threads(threads).report_to(hook.clone());
+        let pool = pool.build().unwrap();
+        let mut jobs = vec![pool.submit(|| panic!("must not run")).unwrap()];
+        if breach == Breach::DropsLater {
+            jobs.push(pool.submit(|| panic!("must not run")).unwrap());
+            drop(std::mem::take(&mut *kept.lock().unwrap()));
+        }
+        for job in jobs {
+            let error = job.wait().unwrap_err().failure().expect("it failed");
+            assert!(error.downcast_ref::<DisplacedError>().is_some(), "{error}");
+        }
+        assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
+        let report = pool.termination().wait().unwrap();
+        assert!(report.handed_back.is_empty() && report.stuck.is_empty());
+        assert_eq!((pool.metrics().threads, pool.metrics().queued), (0, 0));
+        hook.flush().unwrap();
+        let said =
+            "the thread factory of pool `workers` failed: it did not run the work of a thread";
+        let errors = errors.take();
+        assert!(
+            errors.len() == 1 && errors[0].starts_with(said),
+            "{errors:?}"
+        );
+        let failed = pool.failed_part().unwrap_or_default();
+        assert!(failed.starts_with("the thread factory: "), "{failed}");
+    }
+}
+
+#[test]
+fn work_that_is_dropped_during_the_shutdown_ends_the_pool() {
+    let clock = ManualClock::new();
+    let kept = Arc::<Mutex<Vec<ThreadJob>>>::default();
     let keep = Arc::clone(&kept);
     let threads = ThreadBuilder::new("workers").spawner(move |job: ThreadJob| {
         keep.lock().unwrap().push(job);
         Ok(())
     });
-    (threads, kept)
-}
-
-fn take<T>(kept: &Kept<T>) -> Vec<T> {
-    std::mem::take(&mut *kept.lock().unwrap())
-}
-
-#[test]
-fn work_that_is_dropped_or_run_at_once_is_a_failed_start() {
-    for runs in [false, true] {
-        let clock = ManualClock::new();
-        let threads = ThreadBuilder::new("workers").spawner(move |job: ThreadJob| {
-            match runs {
-                true => job.run(),
-                false => drop(job),
-            }
-            Ok(())
-        });
-        let pool = fixed(&clock, 1, 4).threads(threads);
-        let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
-        let refused = pool.execute(|| panic!("must not run")).unwrap_err();
-        assert_eq!(refused.why(), RejectReason::NoThread);
-        let metrics = pool.metrics();
-        assert_eq!((metrics.threads, metrics.accepted), (0, 0));
-        assert!(metrics.failed_starts > 0 && metrics.started_threads == 0);
-        let report = pool.shutdown(SECOND).wait().unwrap();
-        assert!(report.handed_back.is_empty());
-    }
-}
-
-#[test]
-fn a_lost_start_is_replaced_once_and_then_its_jobs_are_told() {
-    let clock = ManualClock::new();
-    let (threads, kept) = keeper();
     let pool = fixed(&clock, 1, 4).threads(threads);
     let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
-    let ran = Counter::new();
-    let first = pool.submit(hits(ran.clone())).unwrap();
-    let second = pool.submit(hits(ran.clone())).unwrap();
-    drop(take(&kept));
-    let again = take(&kept);
-    assert_eq!(again.len(), 1, "another thread was asked for");
-    for job in again {
-        std::thread::Builder::new().spawn(|| job.run()).unwrap();
-    }
-    ran.wait_for(2);
-    assert!(
-        first.wait().is_ok() && second.wait().is_ok(),
-        "none was lost"
-    );
-    clock.settle();
-    assert_eq!(pool.metrics().threads, 1);
-
-    let (threads, kept) = keeper();
-    let pool = fixed(&clock, 1, 4).threads(threads);
-    let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
-    let jobs = [(); 3].map(|()| pool.submit(|| panic!("must not run")).unwrap());
-    drop(take(&kept));
-    drop(take(&kept));
-    for job in jobs {
-        let error = job.wait().unwrap_err().failure().expect("it failed");
-        assert!(error.downcast_ref::<DisplacedError>().is_some(), "{error}");
-    }
-    assert_eq!((pool.metrics().threads, pool.metrics().queued), (0, 0));
-}
-
-#[test]
-fn a_lost_start_during_the_shutdown_hands_its_job_back() {
-    let clock = ManualClock::new();
-    let (threads, kept) = keeper();
-    let pool = fixed(&clock, 1, 4).threads(threads);
-    let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
-    pool.execute(|| ()).unwrap();
-    pool.execute(|| ()).unwrap();
+    let jobs = [(); 2].map(|()| pool.submit(|| panic!("must not run")).unwrap());
     let end = pool.shutdown(SECOND);
     assert!(!end.is_done());
-    drop(take(&kept));
-    let report = end.wait().unwrap();
-    assert_eq!(report.handed_back.len(), 2);
+    drop(std::mem::take(&mut *kept.lock().unwrap()));
+    assert!(end.wait().is_ok());
+    for job in jobs {
+        assert!(job.wait().is_err());
+    }
 }
 
 #[test]

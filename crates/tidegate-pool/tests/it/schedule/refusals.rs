@@ -198,9 +198,7 @@ fn a_spawner_that_blocks_delays_no_other_due_task() {
 enum NoThread {
     FactoryFails,
     FactoryPanics,
-    FactoryDropsTheWork,
     ExecutorRefuses,
-    ExecutorDropsTheWork,
 }
 
 /// Builds a pool that gets no thread while `is_broken`.
@@ -208,27 +206,20 @@ fn without_threads(clock: &ManualClock, why: NoThread, is_broken: &Arc<AtomicBoo
     let fails = Arc::clone(is_broken);
     let pool = fixed(clock, 2, 4).report_to(heard().0);
     let pool = match why {
-        NoThread::ExecutorRefuses | NoThread::ExecutorDropsTheWork => {
-            pool.borrow_threads(move |task| {
-                if !fails.load(Ordering::SeqCst) {
-                    drop(thread::Builder::new().spawn(move || task.run()));
-                } else if let NoThread::ExecutorRefuses = why {
-                    return Err(Rejected::new(task, RejectReason::Full));
-                }
-                Ok(())
-            })
-        }
+        NoThread::ExecutorRefuses => pool.borrow_threads(move |task| {
+            if fails.load(Ordering::SeqCst) {
+                return Err(Rejected::new(task, RejectReason::Full));
+            }
+            drop(thread::Builder::new().spawn(move || task.run()));
+            Ok(())
+        }),
         _ => pool.threads(
             ThreadBuilder::new("none").spawner(move |job: ThreadJob| match why {
                 _ if !fails.load(Ordering::SeqCst) => {
                     thread::Builder::new().spawn(move || job.run()).map(drop)
                 }
                 NoThread::FactoryFails => Err(io::Error::other("no thread today")),
-                NoThread::FactoryPanics => panic!("on purpose"),
-                _ => {
-                    drop(job);
-                    Ok(())
-                }
+                _ => panic!("on purpose"),
             }),
         ),
     };
@@ -240,9 +231,7 @@ fn a_due_task_for_which_no_thread_can_be_started_fails() {
     for why in [
         NoThread::FactoryFails,
         NoThread::FactoryPanics,
-        NoThread::FactoryDropsTheWork,
         NoThread::ExecutorRefuses,
-        NoThread::ExecutorDropsTheWork,
     ] {
         for is_of_view in [false, true] {
             let (clock, is_broken) = (ManualClock::new(), Arc::new(AtomicBool::new(true)));
