@@ -153,12 +153,6 @@ impl ThreadBuilder {
         self.names.pool()
     }
 
-    /// Returns `true` if threads are started by a spawner of the user's.
-    #[doc(hidden)]
-    pub fn has_spawner(&self) -> bool {
-        self.spawner.is_some()
-    }
-
     /// Starts a thread that runs `job`.
     ///
     /// # Errors

@@ -16,9 +16,7 @@ impl OrderedView {
     /// full or the underlying executor refuses it, that is reported to the executor and counted
     /// ([`OrderedView::refused_tasks`]), and the completion fails with a `Rejected<()>`. The policy
     /// of a [`WorkerPool`](crate::WorkerPool) does not apply: there is no caller that could wait or
-    /// run the task. If a pool has no thread and can start none, the completion fails with
-    /// [`DisplacedError`](crate::DisplacedError), as that of
-    /// [`WorkerPool::schedule`](crate::WorkerPool::schedule) does.
+    /// run the task.
     ///
     /// A shutdown of the pool under the view cancels scheduled tasks that are not due yet. A task
     /// that is not due keeps its view, and with it the underlying executor, alive.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tidegate_core::internal::FastClock;
 use tidegate_core::{Clock, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled};
 
-use super::budget::LeaseInfo;
 use super::core::{OnDisplaced, OnLow, Parts, Shared, ThreadLender, UserLane, run_worker};
 use super::handle::WorkerPool;
 use super::limits::{PoolError, PoolLimits};
@@ -44,7 +43,6 @@ pub struct WorkerPoolBuilder {
     policy: PoolPolicy,
     threads: Option<ThreadBuilder>,
     lender: Option<ThreadLender>,
-    budget: Vec<LeaseInfo>,
     on_unhandled: OnUnhandled,
     on_low: Option<OnLow>,
     on_displaced: Option<OnDisplaced>,
@@ -71,7 +69,6 @@ impl WorkerPoolBuilder {
             threads: None,
             lender: None,
             times: false,
-            budget: Vec::new(),
             on_unhandled: OnUnhandled::default(),
             on_low: None,
             on_displaced: None,
@@ -148,15 +145,6 @@ impl WorkerPoolBuilder {
     /// queue.
     pub fn policy(mut self, policy: PoolPolicy) -> Self {
         self.policy = policy;
-        self
-    }
-
-    /// Leases threads to a component for the lifetime of the pool; see [`WorkerPool::lease`].
-    pub fn budget(mut self, name: impl Into<String>, threads: usize) -> Self {
-        self.budget.push(LeaseInfo {
-            name: name.into(),
-            threads,
-        });
         self
     }
 
@@ -253,11 +241,7 @@ impl WorkerPoolBuilder {
             on_low: self.on_low,
             on_displaced: self.on_displaced,
         });
-        let pool = WorkerPool::from_shared(shared);
-        for lease in self.budget {
-            pool.lease_for_life(lease)?;
-        }
-        Ok(pool)
+        Ok(WorkerPool::from_shared(shared))
     }
 }
 

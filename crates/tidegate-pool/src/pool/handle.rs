@@ -229,11 +229,6 @@ impl WorkerPool {
         Lease::new(&self.shared, LeaseInfo { name, threads })
     }
 
-    pub(super) fn lease_for_life(&self, lease: LeaseInfo) -> Result<(), PoolError> {
-        let leased = self.shared.add_lease(lease);
-        leased.map(drop).map_err(PoolError::Budget)
-    }
-
     /// Shuts the pool down: it takes no more jobs and ends. Scheduled tasks that are not due yet are
     /// cancelled. Accepted jobs run until `timeout` has passed. Then jobs that have not started are
     /// handed back, and jobs that have not returned are reported. Strategies over the pool get the

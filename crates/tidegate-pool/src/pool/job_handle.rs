@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use tidegate_core::{CancelHook, CancelToken, Task};
+use tidegate_core::Task;
 
 use super::core::Shared;
 use super::queue::JobKey;
@@ -46,13 +46,6 @@ impl JobHandle {
     pub fn remove(&self) -> Option<Task> {
         let pool = self.pool.upgrade()?;
         Some(pool.remove(self.key?)?.into_task())
-    }
-
-    /// Removes and drops the job when `token` is cancelled, on the thread that cancels it. Hold the
-    /// returned hook as long as this is wanted.
-    pub fn remove_on_cancel(&self, token: &CancelToken) -> CancelHook {
-        let handle = self.clone();
-        token.on_cancel(move || drop(handle.remove()))
     }
 
     /// Returns `true` if the job was queued when it was accepted.

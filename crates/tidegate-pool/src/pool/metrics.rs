@@ -1,6 +1,5 @@
 //! The metrics of a pool: a snapshot of its counters, and how long its jobs take.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::limits::PoolLimits;
@@ -18,7 +17,6 @@ use super::limits::PoolLimits;
 /// pool.submit(|| ())?.wait()?;
 /// let metrics = pool.metrics();
 /// assert_eq!((metrics.threads, metrics.accepted, metrics.queued), (1, 1, 0));
-/// println!("{metrics}"); // one line for each subject
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -129,153 +127,5 @@ impl JobTimes {
         self.count += 1;
         self.total = self.total.saturating_add(took);
         self.longest = self.longest.max(took);
-    }
-}
-
-/// One line for each subject.
-impl fmt::Display for PoolMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "threads  {} of {}, {} at most so far, {} busy, {} idle, {} reserved, {} leased{}",
-            self.threads,
-            self.limits.max,
-            self.most_threads,
-            self.busy,
-            self.ready,
-            self.reserved,
-            self.leased,
-            if self.low { ", low" } else { "" },
-        )?;
-        writeln!(
-            f,
-            "started  {}, {} ended, {} failed, {} wake-ups",
-            self.started_threads, self.ended_threads, self.failed_starts, self.wakeups,
-        )?;
-        writeln!(
-            f,
-            "jobs     {} accepted, {} done, {} refused, {} panicked, {} on the caller",
-            self.accepted, self.done, self.refused, self.panics, self.caller_ran,
-        )?;
-        writeln!(
-            f,
-            "left     {} removed, {} displaced, {} shed, {} cancelled",
-            self.removed, self.displaced, self.shed, self.cancelled,
-        )?;
-        writeln!(
-            f,
-            "queue    {} of {}, {} at most so far, {} internal, {} scheduled",
-            self.queued, self.limits.queue, self.most_queued, self.queued_internal, self.scheduled,
-        )?;
-        write!(
-            f,
-            "reserve  {} hits, {} misses",
-            self.reserve_hits, self.reserve_misses,
-        )?;
-        for (name, times) in [("waits  ", self.waits), ("runs   ", self.runs)] {
-            if let Some(times) = times {
-                write!(f, "\n{name}  {times}")?;
-            }
-        }
-        if !self.running.is_empty() {
-            write!(f, "\nrunning  {}", self.running.join(", "))?;
-        }
-        Ok(())
-    }
-}
-
-/// The number of jobs, the average and the longest duration.
-impl fmt::Display for JobTimes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (count, mean, longest) = (self.count, self.mean(), self.longest);
-        write!(f, "{count} jobs, {mean:?} on average, {longest:?} at most")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! The text of a snapshot.
-
-    use super::*;
-
-    fn metrics() -> PoolMetrics {
-        PoolMetrics {
-            limits: PoolLimits {
-                max: 20,
-                queue: 100,
-                ..PoolLimits::default()
-            },
-            threads: 6,
-            ready: 2,
-            reserved: 1,
-            leased: 1,
-            utilized: 3,
-            busy: 4,
-            available: 19,
-            utilization: 3.0 / 19.0,
-            low: false,
-            queued: 5,
-            queued_internal: 2,
-            scheduled: 7,
-            accepted: 1_000,
-            done: 980,
-            refused: 11,
-            removed: 12,
-            displaced: 13,
-            shed: 14,
-            cancelled: 15,
-            caller_ran: 16,
-            panics: 17,
-            reserve_hits: 18,
-            reserve_misses: 19,
-            started_threads: 9,
-            ended_threads: 3,
-            failed_starts: 1,
-            most_threads: 8,
-            most_queued: 42,
-            wakeups: 21,
-            waits: None,
-            runs: None,
-            running: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn prints_one_aligned_line_for_each_subject() {
-        let expected = "\
-threads  6 of 20, 8 at most so far, 4 busy, 2 idle, 1 reserved, 1 leased
-started  9, 3 ended, 1 failed, 21 wake-ups
-jobs     1000 accepted, 980 done, 11 refused, 17 panicked, 16 on the caller
-left     12 removed, 13 displaced, 14 shed, 15 cancelled
-queue    5 of 100, 42 at most so far, 2 internal, 7 scheduled
-reserve  18 hits, 19 misses";
-        assert_eq!(metrics().to_string(), expected);
-    }
-
-    #[test]
-    fn prints_times_if_they_are_measured_and_the_jobs_that_run() {
-        let times = JobTimes {
-            count: 4,
-            total: Duration::from_millis(10),
-            longest: Duration::from_millis(5),
-        };
-        let busy = PoolMetrics {
-            low: true,
-            waits: Some(times),
-            runs: Some(JobTimes::default()),
-            running: vec!["index", "mail"],
-            ..metrics()
-        };
-        let text = busy.to_string();
-        let end = "\
-waits    4 jobs, 2.5ms on average, 5ms at most
-runs     0 jobs, 0ns on average, 0ns at most
-running  index, mail";
-        assert!(text.ends_with(end), "{text}");
-        let threads = text.lines().next();
-        assert!(
-            threads.is_some_and(|line| line.ends_with("1 leased, low")),
-            "{text}"
-        );
     }
 }

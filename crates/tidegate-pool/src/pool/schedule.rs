@@ -14,13 +14,9 @@ impl WorkerPool {
     ///
     /// When the time has come, the task is submitted like any other job, but no
     /// [`PoolPolicy`](crate::PoolPolicy) applies: there is no caller that could wait or run it. If
-    /// the pool has neither a thread nor a place in the queue for it, it is refused. The refusal is
-    /// reported to `on_unhandled` and counted, and the completion fails with a `Rejected<()>`.
-    ///
-    /// If the pool has no thread, and its [thread factory](crate::WorkerPoolBuilder::threads) or the
-    /// executor that lends its threads gives none, the completion fails with
-    /// [`DisplacedError`](crate::DisplacedError): the task does not wait for a thread that a later
-    /// job may get.
+    /// the pool has neither a thread nor a place in the queue for it, or can start no thread, it is
+    /// refused. The refusal is reported to `on_unhandled` and counted, and the completion fails with
+    /// a `Rejected<()>`.
     ///
     /// A shutdown of the pool cancels scheduled tasks that are not due yet. Those that are due are
     /// accepted jobs: they run or are handed back.

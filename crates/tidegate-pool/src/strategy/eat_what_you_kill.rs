@@ -14,7 +14,6 @@ use tidegate_core::{Blocking, Dump, Task};
 use crate::pool::TryExecutor;
 use crate::strategy::raw::ProducerGuard;
 
-use super::builder::StrategyBuilder;
 use super::engine::{Engine, Rule};
 use super::execute_produce_consume::run_with_helper;
 use super::handle::strategy_handle;
@@ -51,20 +50,13 @@ pub struct EatWhatYouKill<P> {
 impl<P: Producer> EatWhatYouKill<P> {
     /// Creates a strategy for `producer` whose helpers and tasks go to `pool`.
     pub fn new(producer: P, pool: Arc<dyn TryExecutor>) -> Self {
-        Self::builder(producer, pool).build()
-    }
-
-    /// Creates a builder for the same.
-    pub fn builder(producer: P, pool: Arc<dyn TryExecutor>) -> StrategyBuilder<Self> {
-        StrategyBuilder::new(move |on_refused| {
-            let rule = Ewyk {
-                pool: Arc::clone(&pool),
-                low: AtomicUsize::new(DEFAULT_LOW_THREADS),
-            };
-            Self {
-                engine: Engine::new(producer, rule, pool, on_refused),
-            }
-        })
+        let rule = Ewyk {
+            pool: Arc::clone(&pool),
+            low: AtomicUsize::new(DEFAULT_LOW_THREADS),
+        };
+        Self {
+            engine: Engine::new(producer, rule, pool),
+        }
     }
 
     /// Sets the number of free threads (idle, or that may start) at or below which the pool counts

@@ -31,9 +31,6 @@ thread_local! {
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The hook that receives and closes a task that the executor refused.
-pub(crate) type OnRefused = Box<dyn Fn(Rejected<Task>) + Send + Sync>;
-
 /// The rule of a strategy: decides which thread consumes a task.
 pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
     /// `true` if the producing thread runs every task and keeps the producer meanwhile.
@@ -79,22 +76,15 @@ pub(crate) struct Engine<P, R> {
     pub(crate) rule: R,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) counters: Counters,
-    on_refused: Option<OnRefused>,
 }
 
 impl<P: Producer, R: Rule<P>> Engine<P, R> {
-    pub(crate) fn new(
-        producer: P,
-        rule: R,
-        executor: Arc<dyn Executor>,
-        on_refused: Option<OnRefused>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(producer: P, rule: R, executor: Arc<dyn Executor>) -> Arc<Self> {
         Arc::new(Self {
             cell: ProducerCell::new(Box::new(producer)),
             rule,
             executor,
             counters: Counters::default(),
-            on_refused,
         })
     }
 
@@ -199,15 +189,11 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         });
     }
 
-    /// Gives a task that the executor refused to the hook for refused tasks, or back to its
-    /// producer.
+    /// Gives a task that the executor refused back to its producer.
     #[cold]
     fn refused(&self, held: &mut ProducerGuard<'_, P>, refused: Rejected<Task>) {
         raise(&self.counters.refused);
-        match &self.on_refused {
-            Some(hook) => contained(|| hook(refused)),
-            None => contained(|| held.refused(refused)),
-        }
+        contained(|| held.refused(refused));
     }
 
     /// Returns `true` if the calling thread runs a task of a strategy that produces nothing until

@@ -15,7 +15,6 @@ use tidegate_core::{Blocking, Executor, Task};
 
 use crate::strategy::raw::ProducerGuard;
 
-use super::builder::StrategyBuilder;
 use super::engine::{Engine, Helper, Rule};
 use super::handle::strategy_handle;
 use super::metrics::raise;
@@ -49,14 +48,9 @@ pub struct ExecuteProduceConsume<P> {
 impl<P: Producer> ExecuteProduceConsume<P> {
     /// Creates a strategy for `producer` whose helpers come from `executor`.
     pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
-        Self::builder(producer, executor).build()
-    }
-
-    /// Creates a builder for the same.
-    pub fn builder(producer: P, executor: Arc<dyn Executor>) -> StrategyBuilder<Self> {
-        StrategyBuilder::new(move |on_refused| Self {
-            engine: Engine::new(producer, Epc, executor, on_refused),
-        })
+        Self {
+            engine: Engine::new(producer, Epc, executor),
+        }
     }
 }
 

@@ -25,8 +25,8 @@
 //! * `engine`: code that all strategies share: the loop that produces and consumes, the ways to run
 //!   a task, and the handling of panics and refusals. `monitor`: the thread that watches lent
 //!   producers, and its stand-in threads.
-//! * `handle`: [`Strategy`], and the macro that implements it. `builder`: [`StrategyBuilder`].
-//!   `producer`: [`Producer`]. `metrics`: [`StrategyMetrics`].
+//! * `handle`: [`Strategy`], and the macro that implements it. `producer`: [`Producer`]. `metrics`:
+//!   [`StrategyMetrics`].
 //! * `raw`: the atomic words of the protocol, with all unsafe code of the strategies.
 //!
 //! The `README.md` beside this file describes late hand-over, which [`Adaptive`] uses with a
@@ -34,8 +34,6 @@
 
 #[cfg(feature = "strategy")]
 mod adaptive;
-#[cfg(feature = "strategy")]
-mod builder;
 #[cfg(feature = "strategy")]
 mod eat_what_you_kill;
 #[cfg(feature = "strategy")]
@@ -56,8 +54,6 @@ pub(crate) mod raw;
 
 #[cfg(feature = "strategy")]
 pub use self::adaptive::{Adaptive, AdaptiveBuilder};
-#[cfg(feature = "strategy")]
-pub use self::builder::StrategyBuilder;
 #[cfg(feature = "strategy")]
 pub use self::eat_what_you_kill::EatWhatYouKill;
 #[cfg(feature = "strategy")]

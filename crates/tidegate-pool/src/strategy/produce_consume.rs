@@ -10,7 +10,6 @@ use tidegate_core::{Executor, Task};
 
 use crate::strategy::raw::ProducerGuard;
 
-use super::builder::StrategyBuilder;
 use super::engine::{Engine, Rule};
 use super::handle::strategy_handle;
 use super::producer::Producer;
@@ -45,14 +44,9 @@ impl<P: Producer> ProduceConsume<P> {
     /// Creates a strategy for `producer`. Rounds started by
     /// [`dispatch`](crate::strategy::Strategy::dispatch) run on `executor`.
     pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
-        Self::builder(producer, executor).build()
-    }
-
-    /// Creates a builder for the same.
-    pub fn builder(producer: P, executor: Arc<dyn Executor>) -> StrategyBuilder<Self> {
-        StrategyBuilder::new(move |on_refused| Self {
-            engine: Engine::new(producer, Pc, executor, on_refused),
-        })
+        Self {
+            engine: Engine::new(producer, Pc, executor),
+        }
     }
 }
 

@@ -9,7 +9,6 @@ use tidegate_core::{Blocking, Executor, Task};
 
 use crate::strategy::raw::ProducerGuard;
 
-use super::builder::StrategyBuilder;
 use super::engine::{Engine, Rule};
 use super::handle::strategy_handle;
 use super::producer::Producer;
@@ -42,14 +41,9 @@ pub struct ProduceExecuteConsume<P> {
 impl<P: Producer> ProduceExecuteConsume<P> {
     /// Creates a strategy for `producer` whose tasks go to `executor`.
     pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
-        Self::builder(producer, executor).build()
-    }
-
-    /// Creates a builder for the same.
-    pub fn builder(producer: P, executor: Arc<dyn Executor>) -> StrategyBuilder<Self> {
-        StrategyBuilder::new(move |on_refused| Self {
-            engine: Engine::new(producer, Pec, executor, on_refused),
-        })
+        Self {
+            engine: Engine::new(producer, Pec, executor),
+        }
     }
 }
 

@@ -53,9 +53,8 @@ pub trait Producer: Send + 'static {
     }
 
     /// Receives a task of this producer that the executor refused. A strategy calls it for the task
-    /// that was produced last, before it asks for the next one, unless it has a hook for refused
-    /// tasks ([`StrategyBuilder::on_refused`](crate::strategy::StrategyBuilder::on_refused)). The
-    /// default drops the task, which closes what it holds.
+    /// that was produced last, before it asks for the next one. The default drops the task, which
+    /// closes what it holds.
     fn refused(&mut self, refused: Rejected<Task>) {
         drop(refused);
     }

@@ -72,7 +72,7 @@ impl Shared {
                 turn.push(Lane::User, job);
                 self.end_turn(turn, || ());
             }
-            Dispatch::Start(job) => return self.start_aside(turn, job),
+            Dispatch::Start(job) => return self.start(turn, job, Lane::User).map(drop),
         }
         Ok(())
     }

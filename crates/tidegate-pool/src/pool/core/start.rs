@@ -17,10 +17,9 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, ThreadId};
 
 use tidegate_core::internal::{ClockMember, PlainTask, contain};
-use tidegate_core::{RejectReason, Rejected, ThreadBuilder};
+use tidegate_core::{RejectReason, Rejected};
 
 use crate::pool::queue::{Job, JobKey};
-use crate::pool::raw::WorkerWake;
 
 use super::lanes::{Lane, Purpose};
 use super::shared::{PoolDispatchGuard, Shared, ThreadLender};
@@ -44,14 +43,6 @@ pub(super) fn add_worker(turn: &mut PoolDispatchGuard<'_>) -> Arc<WorkerEntry> {
     turn.workers.add()
 }
 
-/// Creates the worker entry of a thread that was counted under this guard, with its first job.
-fn add_worker_for(turn: &mut PoolDispatchGuard<'_>, job: Job) -> Arc<WorkerEntry> {
-    let post = add_worker(turn);
-    let given = post.worker_slot.give(job);
-    debug_assert!(given.is_ok(), "a new slot is empty");
-    post
-}
-
 impl Shared {
     /// Releases the guard and starts a thread, which is counted already, with its first job. Until
     /// the thread begins the job, the end of the pool finds the job in the worker slot.
@@ -62,55 +53,17 @@ impl Shared {
         job: Job,
         lane: Lane,
     ) -> Result<Option<JobKey>, Rejected<Job>> {
-        let post = add_worker_for(&mut turn, job);
-        self.end_turn(turn, || self.start_for_job(&post, lane))
-    }
-
-    /// Starts the thread of a worker entry that has a job. If that fails, places the job elsewhere.
-    fn start_for_job(
-        &self,
-        post: &Arc<WorkerEntry>,
-        lane: Lane,
-    ) -> Result<Option<JobKey>, Rejected<Job>> {
-        if self.start_thread(post, Purpose::OwnJob(lane)) {
-            return Ok(None);
-        }
-        match post.worker_slot.try_take() {
-            Some(job) => self.offer_without_start(job, lane),
-            // The job was accepted, and the end of the pool has handed it back.
-            None => Ok(None),
-        }
-    }
-
-    /// Does the same as [`Shared::start`] for a user job and a caller that must not be blocked by
-    /// the spawner of the pool's threads, which is user code: a separate thread calls it. If it
-    /// fails, the job waits for another thread, because it was accepted already. If the pool has no
-    /// other, the job is dropped as displaced.
-    pub(super) fn start_aside(
-        &self,
-        mut turn: PoolDispatchGuard<'_>,
-        job: Job,
-    ) -> Result<(), Rejected<Job>> {
-        if !self.threads.has_spawner() && self.lender.is_none() {
-            return self.start(turn, job, Lane::User).map(drop);
-        }
-        let post = add_worker_for(&mut turn, job);
-        let (shared, aside, mut member) = (self.arc(), Arc::clone(&post), self.clock.join());
+        let post = add_worker(&mut turn);
+        let given = post.worker_slot.give(job);
+        debug_assert!(given.is_ok(), "a new slot is empty");
         self.end_turn(turn, || {
-            let started = ThreadBuilder::new("tidegate-start").spawn(move || {
-                member.enter();
-                if shared.start_thread(&aside, Purpose::OwnJob(Lane::User)) {
-                    return;
-                }
-                if let Some(job) = aside.worker_slot.try_take() {
-                    shared.place_accepted(job, Lane::User);
-                    shared.replace_start(false);
-                }
-            });
-            match started {
-                Ok(_) => Ok(()),
-                // No thread at all: try it here.
-                Err(_) => self.start_for_job(&post, Lane::User).map(drop),
+            if self.start_thread(&post, Purpose::OwnJob(lane)) {
+                return Ok(None);
+            }
+            match post.worker_slot.try_take() {
+                Some(job) => self.offer_without_start(job, lane),
+                // The job was accepted, and the end of the pool has taken it.
+                None => Ok(None),
             }
         })
     }
@@ -119,11 +72,11 @@ impl Shared {
     /// `false`. Queued jobs may have relied on the thread: if the pool has no other, it asks once
     /// more.
     pub(super) fn start_thread(&self, post: &Arc<WorkerEntry>, purpose: Purpose) -> bool {
-        if self.spawn(post, purpose) {
-            return true;
+        let is_started = self.spawn(post, purpose);
+        if !is_started {
+            self.replace_start();
         }
-        self.replace_start(true);
-        false
+        is_started
     }
 
     /// Starts a thread, or takes its count back and returns `false`.
@@ -200,16 +153,16 @@ impl Shared {
         }
     }
 
-    /// Handles queued jobs after a thread was not started: asks for another one if `may_ask` and the
-    /// pool has none. If it then has none, the jobs are dropped as displaced: they would wait for the
-    /// next submission.
-    fn replace_start(&self, may_ask: bool) {
+    /// Handles queued jobs after a thread was not started: asks for another one if the pool has none.
+    /// If it then has none, the jobs are dropped as displaced: they would wait for the next
+    /// submission.
+    fn replace_start(&self) {
         let mut turn = self.dispatcher.turn();
         // The end of a closed pool hands its jobs back.
         if turn.is_closed() || turn.threads() > 0 {
             return;
         }
-        if may_ask && turn.count_for_waiting() {
+        if turn.count_for_waiting() {
             let post = add_worker(&mut turn);
             drop(turn);
             if self.spawn(&post, Purpose::Waiting) {
@@ -235,7 +188,8 @@ impl Shared {
     /// that may get free: the others may wait for this job.
     fn offer_without_start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
         let mut turn = self.dispatcher.turn();
-        match self.give_away(&mut turn, job) {
+        let given = turn.give_to_idle(job);
+        match given.or_else(|job| self.dispatcher.claim(job)) {
             Ok(wake) => {
                 self.end_turn(turn, || drop(wake));
                 Ok(None)
@@ -255,34 +209,6 @@ impl Shared {
                 Err(Rejected::new(job, RejectReason::NoThread))
             }
         }
-    }
-
-    /// Places a job that was accepted and has lost its thread. It may wait although the queue is
-    /// full or the pool has no thread.
-    fn place_accepted(&self, job: Job, lane: Lane) {
-        let mut turn = self.dispatcher.turn();
-        match self.give_away(&mut turn, job) {
-            Ok(wake) => self.end_turn(turn, || drop(wake)),
-            Err(job) => {
-                turn.push(lane, job);
-                // The pool may have ended meanwhile.
-                let over = is_over(&turn);
-                self.end_turn(turn, || ());
-                if over {
-                    self.end();
-                }
-            }
-        }
-    }
-
-    /// Gives a job to an idle or reserved worker.
-    fn give_away(
-        &self,
-        turn: &mut PoolDispatchGuard<'_>,
-        job: Job,
-    ) -> Result<WorkerWake<Job>, Job> {
-        let given = turn.give_to_idle(job);
-        given.or_else(|job| self.dispatcher.claim(job))
     }
 
     /// Starts threads for the queued jobs, after the limits were raised.

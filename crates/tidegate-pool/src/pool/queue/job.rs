@@ -74,8 +74,8 @@ impl Job {
     }
 
     /// Sets a cancellation token. Cancelling it ends a wait for a place in the queue, and prevents
-    /// the job from running if it has not started. To also remove the job from the queue at once,
-    /// see [`JobHandle::remove_on_cancel`](crate::JobHandle::remove_on_cancel).
+    /// the job from running if it has not started. A queued job keeps its place until then, unless
+    /// its [handle](crate::JobHandle::remove) removes it.
     pub fn token(mut self, token: &CancelToken) -> Self {
         self.token = Some(token.clone());
         self

@@ -4,7 +4,7 @@
 //! This file has only the data; `rule` decides.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use crate::pool::{Lease, TryExecutor};
 use crate::strategy::monitor::{Monitor, StandIn, Watch};
@@ -21,7 +21,6 @@ pub(super) struct Choice {
     watch: Option<Arc<Watch>>,
     /// Keeps the monitor running.
     _monitor: Option<Monitor>,
-    pub(super) late_on: AtomicBool,
     /// The reserved stand-in. It takes the producer over if the task of a loan blocks and no thread
     /// of the pool takes it.
     pub(super) stand_in_slot: StandInSlot<StandIn>,
@@ -55,7 +54,6 @@ impl Choice {
             pool,
             watch: monitor.as_ref().map(|monitor| Arc::clone(monitor.watch())),
             _monitor: monitor,
-            late_on: AtomicBool::new(true),
             stand_in_slot: StandInSlot::new(),
             relief: AtomicBool::new(false),
             producing_stand_in: StandInSlot::new(),
@@ -68,11 +66,11 @@ impl Choice {
         }
     }
 
-    /// Returns the monitor if late hand-over is switched on and the monitor runs.
+    /// Returns the monitor if it runs: then late hand-over is in use.
     #[inline]
     pub(super) fn watch(&self) -> Option<&Watch> {
         let watch = self.watch.as_deref()?;
-        (self.late_on.load(Ordering::Relaxed) && watch.is_running()).then_some(watch)
+        watch.is_running().then_some(watch)
     }
 
     /// Returns the monitor that the strategy was built with, whether it runs or not.

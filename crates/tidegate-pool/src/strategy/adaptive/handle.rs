@@ -1,13 +1,10 @@
 //! The adaptive strategy: its handle and its builder.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use tidegate_core::{Rejected, Task};
-
 use crate::pool::{Lease, ThreadBudgetError, TryExecutor};
-use crate::strategy::engine::{Engine, OnRefused};
+use crate::strategy::engine::Engine;
 use crate::strategy::handle::strategy_handle;
 use crate::strategy::monitor::{Monitor, Watched};
 use crate::strategy::producer::Producer;
@@ -41,9 +38,7 @@ pub struct Adaptive<P> {
 /// use tidegate_pool::strategy::{Adaptive, Strategy};
 ///
 /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
-/// let eager = Adaptive::builder(|| None, pool)
-///     .on_refused(|refused| eprintln!("{refused}"))
-///     .build();
+/// let eager = Adaptive::builder(|| None, pool).lease("io")?.build();
 /// eager.produce();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -51,7 +46,6 @@ pub struct Adaptive<P> {
 pub struct AdaptiveBuilder<P> {
     producer: P,
     pool: Arc<dyn TryExecutor>,
-    on_refused: Option<OnRefused>,
     monitor: Option<Monitor>,
     lease: Option<Lease>,
 }
@@ -67,21 +61,9 @@ impl<P: Producer> Adaptive<P> {
         AdaptiveBuilder {
             producer,
             pool,
-            on_refused: None,
             monitor: None,
             lease: None,
         }
-    }
-
-    /// Switches late hand-over off or on, from the next task on. Without a monitor it is always
-    /// off.
-    pub fn set_late(&self, on: bool) {
-        self.engine.rule.late_on.store(on, Ordering::Relaxed);
-    }
-
-    /// Returns `true` if late hand-over is in use.
-    pub fn is_late(&self) -> bool {
-        self.engine.rule.watch().is_some()
     }
 }
 
@@ -89,13 +71,6 @@ impl<P: Producer> AdaptiveBuilder<P> {
     /// Enables late hand-over with `monitor`. The strategy keeps the monitor running.
     pub fn late(mut self, monitor: &Monitor) -> Self {
         self.monitor = Some(monitor.clone());
-        self
-    }
-
-    /// Sets a hook that receives each task that the executor refused; see
-    /// [`StrategyBuilder::on_refused`](crate::strategy::StrategyBuilder::on_refused).
-    pub fn on_refused(mut self, hook: impl Fn(Rejected<Task>) + Send + Sync + 'static) -> Self {
-        self.on_refused = Some(Box::new(hook));
         self
     }
 
@@ -121,7 +96,7 @@ impl<P: Producer> AdaptiveBuilder<P> {
         }
         let pool = Arc::clone(&self.pool);
         let rule = Choice::new(pool, self.monitor, lease, self.producer.interrupter());
-        let engine = Engine::new(self.producer, rule, self.pool, self.on_refused);
+        let engine = Engine::new(self.producer, rule, self.pool);
         if let Some(watch) = engine.rule.any_watch() {
             let weak = Arc::downgrade(&engine);
             let weak: Weak<dyn Watched> = weak;

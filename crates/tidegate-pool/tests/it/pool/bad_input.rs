@@ -36,17 +36,6 @@ fn contradictions_are_errors_that_say_what_to_do() {
             builder(&clock).policy(no_attempts),
             "use `PoolPolicy::Fail`",
         ),
-        (
-            builder(&clock).max(4).budget("selectors", 4),
-            "selectors requests 4",
-        ),
-        (
-            builder(&clock)
-                .max(4)
-                .budget("a", usize::MAX)
-                .budget("b", 2),
-            "lease less",
-        ),
     ];
     for (builder, message) in bad {
         let error = builder.build().unwrap_err();

@@ -176,7 +176,8 @@ fn a_hook_of_low_threads_that_panics_does_no_harm() {
 #[test]
 fn the_budget_leaves_a_thread_and_names_each_lessee() {
     let clock = ManualClock::new();
-    let pool = fixed(&clock, 4, 8).budget("acceptors", 1).build().unwrap();
+    let pool = fixed(&clock, 4, 8).build().unwrap();
+    let _acceptors = pool.lease("acceptors", 1).unwrap();
     let lease = pool.lease("selectors", 2).unwrap();
     assert_eq!(lease.threads(), 2);
     let error = pool.lease("monitor", 1).unwrap_err();
@@ -190,7 +191,8 @@ fn the_budget_leaves_a_thread_and_names_each_lessee() {
         assert!(message.contains(word), "{message}");
     }
     assert_eq!(error.leases().len(), 2);
-    assert_eq!(pool.metrics().leased, 3, "the failed one is undone");
+    assert!(pool.lease("too many", usize::MAX).is_err());
+    assert_eq!(pool.metrics().leased, 3, "the failed ones are undone");
     drop(lease);
     assert!(pool.lease("monitor", 2).is_ok());
 }

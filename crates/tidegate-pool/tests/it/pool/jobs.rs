@@ -4,7 +4,7 @@ use tidegate_core::{CancelToken, ManualClock, RejectReason, Task};
 use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_pool::{DisplacedError, WorkerPool};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Counter, DropCount, Log};
+use tidegate_testkit::{Counter, Log};
 
 use super::{fixed, hold, release};
 use crate::hits;
@@ -46,23 +46,6 @@ fn a_handle_does_not_reach_a_job_that_has_started() {
     assert!(waiting.remove().is_none());
     drop(pool);
     assert!(waiting.remove().is_none());
-}
-
-#[test]
-fn a_token_takes_a_waiting_job_out_at_once() {
-    let clock = ManualClock::new();
-    let pool = fixed(&clock, 1, 4).build().unwrap();
-    let gate = hold(&pool);
-    let (token, drops) = (CancelToken::new(), Counter::new());
-    let load = DropCount::new(&drops);
-    let (job, answer) = pool.job(move || drop(load));
-    let handle = pool.enqueue(job).unwrap();
-    let _hook = handle.remove_on_cancel(&token);
-    assert_eq!(pool.metrics().queued, 1);
-    token.cancel();
-    assert_eq!((pool.metrics().queued, drops.count()), (0, 1));
-    assert!(matches!(answer.wait(), Err(WaitError::Cancelled)));
-    release(&clock, vec![gate]);
 }
 
 #[test]

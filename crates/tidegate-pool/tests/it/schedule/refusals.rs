@@ -160,39 +160,6 @@ fn a_due_task_can_be_displaced_like_any_job() {
     assert!(ticks.unwrap().cancel());
 }
 
-#[test]
-fn a_spawner_that_blocks_delays_no_other_due_task() {
-    let clock = ManualClock::new();
-    let (stuck, asked, go_on) = (Arc::new(AtomicBool::new(false)), Gate::new(), Gate::new());
-    let (block, here, gate) = (Arc::clone(&stuck), asked.clone(), go_on.clone());
-    let threads = ThreadBuilder::new("slow").spawner(move |job: ThreadJob| {
-        if block.load(Ordering::SeqCst) {
-            here.open();
-            gate.wait();
-        }
-        thread::Builder::new()
-            .name(job.name().to_owned())
-            .spawn(move || job.run())
-            .map(drop)
-    });
-    let pool = WorkerPool::builder("workers")
-        .clock(&clock)
-        .threads(threads);
-    let pool = pool.core(2).max(2).reserved(0).queue(8).build().unwrap();
-    let held = hold(&pool);
-    stuck.store(true, Ordering::SeqCst);
-    let first = pool.schedule(SECOND, || 1).unwrap();
-    let second = pool.schedule(SECOND * 2, || 2).unwrap();
-    clock.jump(SECOND);
-    asked.wait();
-    held.open();
-    clock.jump(SECOND);
-    assert_eq!(second.wait().unwrap(), 2, "on the thread that is free");
-    assert!(!first.is_done());
-    go_on.open();
-    assert_eq!(first.wait().unwrap(), 1);
-}
-
 /// How a pool gets no thread.
 #[derive(Clone, Copy, Debug)]
 enum NoThread {
@@ -244,8 +211,7 @@ fn a_due_task_for_which_no_thread_can_be_started_fails() {
             clock.jump(SECOND);
             // Another job may never come, and it would wait for that.
             until(&format!("{why:?}: it has failed"), || due.is_done());
-            let cause = due.wait().unwrap_err().failure().unwrap();
-            assert!(cause.downcast_ref::<DisplacedError>().is_some(), "{cause}");
+            assert_eq!(refusal(due), RejectReason::NoThread, "{why:?}");
             until("no job waits in the pool", || pool.metrics().queued == 0);
             is_broken.store(false, Ordering::SeqCst);
             assert_eq!(pool.submit(|| 8).unwrap().wait().unwrap(), 8, "{why:?}");

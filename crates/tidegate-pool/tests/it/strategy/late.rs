@@ -295,22 +295,6 @@ fn work_that_waits_while_a_processor_is_idle_brings_a_thread() {
 }
 
 #[test]
-fn all_of_it_can_be_switched_off_and_on() {
-    let late = late(1);
-    late.strategy.set_late(false);
-    assert!(!late.strategy.is_late());
-    late.add(|| ());
-    late.strategy.produce();
-    late.executor.settle();
-    let counts = late.strategy.metrics();
-    assert_eq!((counts.epc, counts.lent), (1, 0));
-    late.strategy.set_late(true);
-    late.add(|| ());
-    late.strategy.produce();
-    assert_eq!(late.strategy.metrics().lent, 1);
-}
-
-#[test]
 fn with_its_monitor_stopped_it_hands_over_eagerly() {
     let late = late(1);
     late.monitor.shutdown();

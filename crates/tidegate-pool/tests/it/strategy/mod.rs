@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, Weak};
 use tidegate_core::{ManualTicker, Rejected, Task, Ticker};
 use tidegate_pool::strategy::{
     Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceConsume,
-    ProduceExecuteConsume, Strategy,
+    ProduceExecuteConsume, Producer, Strategy,
 };
 use tidegate_pool::{TryExecutor, WorkerPool};
 use tidegate_testkit::{Counter, DropCount, until};
@@ -64,6 +64,19 @@ impl Made {
     }
 }
 
+/// A producer that passes the tasks that the executor refused to a function.
+struct WithHook(AnyProducer, Arc<dyn Fn(Rejected<Task>) + Send + Sync>);
+
+impl Producer for WithHook {
+    fn produce(&mut self) -> Option<Task> {
+        self.0.produce()
+    }
+
+    fn refused(&mut self, refused: Rejected<Task>) {
+        (self.1)(refused);
+    }
+}
+
 /// Creates a strategy of any kind.
 pub(crate) fn make(
     kind: Kind,
@@ -71,50 +84,30 @@ pub(crate) fn make(
     pool: Arc<dyn TryExecutor>,
     on_refused: impl Fn(Rejected<Task>) + Send + Sync + 'static,
 ) -> Made {
+    let hook: Arc<dyn Fn(Rejected<Task>) + Send + Sync> = Arc::new(on_refused);
+    let producer = WithHook(producer, Arc::clone(&hook));
     macro_rules! made {
         ($strategy:expr, $steps:expr) => {{
             let strategy = $strategy;
             let again = strategy.clone();
+            let restart = move |producer| again.restart(WithHook(producer, Arc::clone(&hook)));
             Made {
                 strategy: Arc::new(strategy),
-                restart: Box::new(move |producer: AnyProducer| again.restart(producer).is_ok()),
+                restart: Box::new(move |producer| restart(producer).is_ok()),
                 steps: $steps,
             }
         }};
     }
     match kind {
-        Kind::Pc => made!(
-            ProduceConsume::builder(producer, pool)
-                .on_refused(on_refused)
-                .build(),
-            None
-        ),
-        Kind::Pec => made!(
-            ProduceExecuteConsume::builder(producer, pool)
-                .on_refused(on_refused)
-                .build(),
-            None
-        ),
-        Kind::Epc => made!(
-            ExecuteProduceConsume::builder(producer, pool)
-                .on_refused(on_refused)
-                .build(),
-            None
-        ),
-        Kind::Ewyk => made!(
-            EatWhatYouKill::builder(producer, pool)
-                .on_refused(on_refused)
-                .build(),
-            None
-        ),
-        Kind::Eager => {
-            let builder = Adaptive::builder(producer, pool).on_refused(on_refused);
-            made!(builder.build(), None)
-        }
+        Kind::Pc => made!(ProduceConsume::new(producer, pool), None),
+        Kind::Pec => made!(ProduceExecuteConsume::new(producer, pool), None),
+        Kind::Epc => made!(ExecuteProduceConsume::new(producer, pool), None),
+        Kind::Ewyk => made!(EatWhatYouKill::new(producer, pool), None),
+        Kind::Eager => made!(Adaptive::new(producer, pool), None),
         Kind::Late => {
             let (ticker, steps) = Ticker::manual();
             let monitor = Monitor::builder("test").ticker(ticker).build().unwrap();
-            let builder = Adaptive::builder(producer, pool).on_refused(on_refused);
+            let builder = Adaptive::builder(producer, pool);
             made!(builder.late(&monitor).build(), Some(steps))
         }
     }
