@@ -121,12 +121,12 @@ export const checks = {
     await view(page, 'route=slow');
     await until(page, 'the route is open', () => document.getElementById('settings'));
     await page.evaluate(() => { document.getElementById('settings').open = true; });
-    await until(page, 'the settings are there', () => document.querySelector('[data-property$="semaphore.maxConcurrentRequests"]'));
+    await until(page, 'the settings are there', () => document.querySelector('[data-setting$=".limit.max"]'));
     const before = await shownValue(page, 'slow', 'limit');
-    await click(page, '[data-property$="semaphore.maxConcurrentRequests"]');
+    await click(page, '[data-setting$=".limit.max"]');
     await confirm(page, { value: '7' });
     await until(page, 'the limit is 7', () => value(model.byKey.get('slow'), 'limit') === 7);
-    await until(page, 'the log says so', () => model.snapshot.log.some((entry) => /^admin /.test(entry.origin) && /maxConcurrentRequests/.test(entry.what)));
+    await until(page, 'the log says so', () => model.snapshot.log.some((entry) => /^admin /.test(entry.origin) && /limit.max/.test(entry.what)));
     await click(page, '#toast button', 'Undo');
     await until(page, 'the limit is as before', (before) => value(model.byKey.get('slow'), 'limit') === before, before);
     assertClean(page);

@@ -81,13 +81,13 @@ export const checks = {
     await until(page, 'it decides itself', () => document.querySelector('.detail .chip').textContent !== 'forced open');
     // A setting.
     await page.evaluate(() => { document.getElementById('settings').open = true; });
-    await until(page, 'the settings are there', () => document.querySelector('[data-property$=maxConcurrentRequests]'));
-    await click(page, '[data-property$="semaphore.maxConcurrentRequests"]');
+    await until(page, 'the settings are there', () => document.querySelector('[data-setting$=".limit.max"]'));
+    await click(page, '[data-setting$=".limit.max"]');
     await confirm(page, { value: '37' });
     await until(page, 'the limit is 37', () => value(model.byKey.get('flaky'), 'limit') === 37);
     // A wrong value is refused with the reason, and nothing changes.
     await until(page, 'the dialog is closed', () => !document.querySelector('dialog[open]'));
-    await click(page, '[data-property$="semaphore.maxConcurrentRequests"]');
+    await click(page, '[data-setting$=".limit.max"]');
     await confirm(page, { value: 'many' });
     await until(page, 'the reason', () => document.getElementById('ask-wrong').textContent.includes('many'));
     await click(page, '#ask-no');

@@ -17,13 +17,14 @@ use std::time::{Duration, SystemTime};
 
 use tidegate::isolate::{
     AdaptiveLimit, BreakerConfig, Command, Entry, Event, Isolation, PermitConfig, Properties,
+    PropertySource as _,
 };
 use tidegate::metrics::Exporter;
 use tidegate::net::NetGroup;
 use tidegate::{Clock, Dump, ManualClock};
 use tidegate_gateway::admin::{
     AdminListener, AdminParts, Controls, Events, Knob, LoopReport, RouteReport, ServerReport,
-    StreamSettings, UpstreamReport, WallTime,
+    SetError, SettingReport, UpstreamReport, WallTime,
 };
 use tidegate_gateway::balance::ServerState;
 use tidegate_gateway::config::types::Admin;
@@ -140,6 +141,33 @@ impl Controls for Simulated {
 
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    /// Each route has one setting: its limit.
+    fn settings(&self, route: Option<&str>) -> Vec<SettingReport> {
+        let all = self.isolation.snapshots().into_iter();
+        let own = all.filter(|one| route.is_none_or(|route| one.key.as_str() == route));
+        let reports = own.map(|one| SettingReport {
+            path: format!("route.{}.limit.max", one.key),
+            value: one.limit.to_string(),
+            origin: match self.properties.get(&limit_of(one.key.as_str())) {
+                Some(_) => SettingReport::OPERATOR.to_owned(),
+                None => "default".to_owned(),
+            },
+            without_effect: None,
+        });
+        reports.collect()
+    }
+
+    fn set(&self, path: &str, value: Option<&str>) -> Result<(), SetError> {
+        let key = path.strip_prefix("route.");
+        let key = key.and_then(|rest| rest.strip_suffix(".limit.max"));
+        let limit = limit_of(key.unwrap_or_default());
+        let set = match value {
+            Some(value) => self.properties.set(&limit, value),
+            None => self.properties.remove(&limit),
+        };
+        set.map_err(|why| SetError::Refused(why.to_string()))
     }
 
     fn upstreams(&self) -> Vec<UpstreamReport> {
@@ -324,6 +352,11 @@ fn wall(clock: &Clock) -> WallTime {
     Arc::new(move || start + Duration::from_nanos(clock.nanos() - begin))
 }
 
+/// Returns the property of the limit of a route.
+fn limit_of(route: &str) -> String {
+    format!("hystrix.command.{route}.execution.isolation.semaphore.maxConcurrentRequests")
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
@@ -369,7 +402,6 @@ fn main() {
         exporter,
         events,
         problems: Arc::new(Problems::new(clock)),
-        streams: StreamSettings::default(),
         wall,
     };
     let admin = AdminListener::start(&settings, &RealDisk, parts, &group).unwrap();

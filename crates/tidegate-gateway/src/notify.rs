@@ -6,9 +6,10 @@ use std::fmt;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::time::{ClockId, clock_gettime};
+use tidegate_core::internal::lock;
 
 /// Tells the service manager about the state of the gateway. Without a service manager, and if it
 /// does not listen, nothing happens.
@@ -83,9 +84,7 @@ impl Notifier {
     }
 
     fn is_stopping(&self) -> MutexGuard<'_, bool> {
-        self.is_stopping
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.is_stopping)
     }
 
     fn send(&self, message: &str) {

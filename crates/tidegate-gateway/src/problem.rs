@@ -2,9 +2,10 @@
 //! number of reports that were left out.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use tidegate::Clock;
+use tidegate_core::internal::lock;
 use tracing::Level;
 
 /// The time between two reports of a kind, in nanoseconds.
@@ -67,7 +68,7 @@ impl Problems {
     /// Counts a report. Returns the number of those that were left out if it is its turn.
     fn count(&self, kind: &'static str) -> Option<u64> {
         let now = self.clock.nanos();
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = lock(&self.kinds);
         let known = kinds.get_mut(kind);
         let Some(known) = known else {
             let first = Kind {

@@ -14,10 +14,11 @@ use rustix::io::Errno;
 use tidegate::ThreadBuilder;
 use tidegate::metrics::{Collect, Metric, MetricVisitor};
 use tidegate::promise::{Completion, SharedCompletion, promise};
+use tidegate_core::internal::lock;
 
 use super::buffer::{Buffer, Taken};
 use super::record::Record;
-use super::writer::{Opener, Output, Shared, Writer, locked};
+use super::writer::{Opener, Output, Shared, Writer};
 use crate::config::types::Log;
 use crate::problem::Problems;
 
@@ -150,7 +151,7 @@ impl AccessLog {
         let output = Output::new(opener(settings.file.as_deref()))?;
         let log = self.clone();
         Ok(move || {
-            *locked(&log.inner.shared.next) = Some(output);
+            *lock(&log.inner.shared.next) = Some(output);
             log.reopen();
         })
     }

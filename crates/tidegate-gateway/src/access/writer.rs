@@ -6,7 +6,9 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tidegate_core::internal::lock;
 
 use super::buffer::Buffer;
 use crate::problem::Problems;
@@ -34,7 +36,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn buffer(&self, home: usize) -> MutexGuard<'_, Buffer> {
-        locked(&self.buffers[home % self.buffers.len()])
+        lock(&self.buffers[home % self.buffers.len()])
     }
 }
 
@@ -104,7 +106,7 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let mut all = 0;
         for buffer in &shared.buffers {
-            let mut buffer = locked(buffer);
+            let mut buffer = lock(buffer);
             if closes {
                 buffer.close();
             }
@@ -152,7 +154,7 @@ impl Writer {
 
     /// Opens the output again. If that fails, the present one stays.
     fn reopen(&mut self) {
-        let next = locked(&self.shared.next).take();
+        let next = lock(&self.shared.next).take();
         match next {
             Some(next) => self.output = next,
             None => match (self.output.open)() {
@@ -185,8 +187,4 @@ fn write_some(to: &mut dyn Write, text: &[u8]) -> (usize, Option<io::Error>) {
         Ok(()) => (end, None),
         Err(error) => (end, Some(error)),
     }
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

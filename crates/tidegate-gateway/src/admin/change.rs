@@ -1,15 +1,14 @@
 //! What an operator changes. Each change is an event.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use tidegate::isolate::{Properties, PropertySource as _};
+use tidegate::isolate::{Isolation, Properties, PropertySource as _};
+use tidegate_core::internal::lock;
 
 use super::controls::Controls;
 use super::event::{Events, WallTime};
 use super::place::{BreakerOrder, Place};
-use super::unused::{self, Unused};
-use crate::command::{why_refused, why_without_effect, why_wrong};
 use crate::json::{Object, array, quoted};
 
 /// The status and the JSON of a response.
@@ -21,8 +20,7 @@ pub(super) struct Changes {
     pub(super) controls: Arc<dyn Controls>,
     pub(super) events: Arc<Events>,
     pub(super) wall: WallTime,
-    pub(super) unused: Arc<Unused>,
-    /// One change of properties at a time: one that is refused is taken back.
+    /// One change of a setting or a breaker at a time.
     pub(super) one: Arc<Mutex<()>>,
 }
 
@@ -35,12 +33,12 @@ impl Changes {
         peer: Option<SocketAddr>,
     ) -> Answer {
         let one = match place {
-            Place::Property(_) | Place::Breaker(..) => Some(&self.one),
+            Place::Setting(_) | Place::Breaker(..) => Some(&self.one),
             _ => None,
         };
-        let one = one.map(|one| one.lock().unwrap_or_else(PoisonError::into_inner));
+        let one = one.map(|one| lock(&one));
         let made = match place {
-            Place::Property(name) => self.property(name, value),
+            Place::Setting(path) => self.setting(path, value),
             Place::Breaker(key, order) => self.breaker(key, *order),
             Place::Server {
                 upstream,
@@ -72,41 +70,14 @@ impl Changes {
         self.events.add((self.wall)(), origin, what);
     }
 
-    fn property(&self, name: &str, value: Option<&str>) -> Result<String, (u16, String)> {
-        let properties = self.controls.properties();
-        let Some(value) = value.map(str::trim) else {
-            if properties.get(name).is_none() {
-                return Err((404, format!("`{name}` is not set")));
-            }
-            let removed = properties.remove(name);
-            removed.map_err(|why| (422, why.to_string()))?;
-            return Ok(format!("{name} removed"));
-        };
-        let refuse = |why: &str| (422, format!("`{name}` cannot be set: {why}"));
-        if let Some(why) = why_refused(name, value) {
-            return Err(refuse(why));
-        }
-        if let Some(why) = why_wrong(name, value, self.controls.isolation()) {
-            return Err((422, why));
-        }
-        let Some(_place) = self.unused.reserve(name, &*self.controls) else {
-            let most = unused::MOST;
-            let what =
-                format!("`{name}` is not set: its route does not exist, and {most} others of");
-            return Err((
-                409,
-                format!("{what} this kind are set already; remove some"),
-            ));
-        };
-        let before = properties.get(name);
-        let set = properties.set(name, value);
-        set.map_err(|why| (422, why.to_string()))?;
-        if let Some(why) = why_without_effect(name, value, self.controls.isolation()) {
-            // It was not in force, so this changes nothing either.
-            restore(properties, name, before).map_err(|why| (422, why))?;
-            return Err(refuse(why));
-        }
-        Ok(format!("{name} = {value}"))
+    fn setting(&self, path: &str, value: Option<&str>) -> Result<String, (u16, String)> {
+        let value = value.map(str::trim);
+        let set = self.controls.set(path, value);
+        set.map_err(|why| (why.status(), why.to_string()))?;
+        Ok(match value {
+            Some(value) => format!("{path} = {value}"),
+            None => format!("{path} removed"),
+        })
     }
 
     fn breaker(&self, key: &str, order: BreakerOrder) -> Result<String, (u16, String)> {
@@ -116,8 +87,9 @@ impl Changes {
             return Err((404, format!("there is no command `{key}`")));
         }
         let properties = self.controls.properties();
-        let [open, closed] = ["forceOpen", "forceClosed"].map(|name| forcing(key, name));
-        let before = [&open, &closed].map(|name| properties.get(name));
+        if matches!(order, BreakerOrder::Close) {
+            check_closed(properties, isolation, key).map_err(|why| (422, why))?;
+        }
         let forced = match order {
             BreakerOrder::Open => force(properties, key, true, false),
             BreakerOrder::Close => force(properties, key, false, true),
@@ -128,17 +100,6 @@ impl Changes {
             }
         };
         forced.map_err(|why| (422, why))?;
-        if matches!(order, BreakerOrder::Close)
-            && let Some(why) = why_without_effect(&closed, "true", isolation)
-        {
-            for (name, before) in [closed, open].iter().zip(before.into_iter().rev()) {
-                restore(properties, name, before).map_err(|why| (422, why))?;
-            }
-            return Err((
-                422,
-                format!("the breaker of `{key}` cannot be closed: {why}"),
-            ));
-        }
         Ok(format!("breaker of {key}: {}", word(order)))
     }
 
@@ -204,13 +165,24 @@ fn forcing(key: &str, name: &str) -> String {
     format!("hystrix.command.{key}.circuitBreaker.{name}")
 }
 
-/// Gives a property the value that it had before.
-fn restore(properties: &Properties, name: &str, before: Option<String>) -> Result<(), String> {
-    let restored = match before {
-        Some(before) => properties.set(name, &before),
-        None => properties.remove(name),
-    };
-    restored.map_err(|why| why.to_string())
+/// Checks that a breaker can be forced closed. An order to be open hides whether there is a breaker, so it is
+/// removed before; it stays if there is none.
+fn check_closed(properties: &Properties, isolation: &Isolation, key: &str) -> Result<(), String> {
+    let open = forcing(key, "forceOpen");
+    let before = properties.get(&open);
+    properties.remove(&open).map_err(|why| why.to_string())?;
+    let all = isolation.settings();
+    let mut own = all.iter().filter(|one| one.command.as_str() == key);
+    let enabled = own.next().and_then(|one| one.get("circuitBreaker.enabled"));
+    if enabled.is_none_or(|enabled| enabled.value != "false") {
+        return Ok(());
+    }
+    if let Some(before) = before {
+        let restored = properties.set(&open, &before);
+        restored.map_err(|why| why.to_string())?;
+    }
+    let why = "the route has no breaker, so it is closed unless it is forced open";
+    Err(format!("the breaker of `{key}` cannot be closed: {why}"))
 }
 
 fn word(order: BreakerOrder) -> &'static str {

@@ -14,7 +14,9 @@
 //! take all places. The Hystrix dashboard reads them on its server, which names no origin.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use tidegate_core::internal::lock;
 
 use super::place::Need;
 use super::token::{Grant, Tokens};
@@ -66,12 +68,12 @@ impl DoorSlot {
 
     /// Returns the door that is in force.
     pub(super) fn door(&self) -> Arc<Door> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.0))
     }
 
     /// Puts another door in force, for the requests that come.
     pub(super) fn replace(&self, door: Door) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(door);
+        *lock(&self.0) = Arc::new(door);
     }
 }
 

@@ -1,9 +1,10 @@
 //! What operators have changed, with time and origin.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
+use tidegate_core::internal::lock;
 use tidegate_isolate::IsolationBuilder;
 
 use crate::json::{Object, array};
@@ -114,7 +115,7 @@ impl Events {
     }
 
     fn lock(&self) -> MutexGuard<'_, Latest> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.changes)
     }
 
     /// Returns the latest changes as JSON.

@@ -20,10 +20,11 @@
 //! * A new connection never makes room for itself.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate::net::{Bytes, Channel, Inbound, InboundContext, Nothing};
+use tidegate_core::internal::lock;
 
 /// The number of connections.
 pub(super) const PLACES: usize = 256;
@@ -115,7 +116,7 @@ impl Guests {
     }
 
     fn lock(&self) -> MutexGuard<'_, Seats> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seats)
     }
 }
 

@@ -20,7 +20,7 @@ use super::event::{Events, WallTime};
 use super::guests::{Guests, PLACES, Usher};
 use super::pages::Pages;
 use super::service::{AdminService, Session};
-use super::streams::{StreamSettings, Streams};
+use super::streams::{MAX_CLIENTS, Streams};
 use super::token::Tokens;
 use crate::config::types::Admin;
 use crate::config::{Address, Disk};
@@ -46,8 +46,6 @@ pub struct AdminParts {
     pub events: Arc<Events>,
     /// Where refusals are reported.
     pub problems: Arc<Problems>,
-    /// The periods and the number of the streams.
-    pub streams: StreamSettings,
     /// The time of events and samples.
     pub wall: WallTime,
 }
@@ -163,7 +161,6 @@ impl AdminListener {
         let streams = Streams::new(
             group.loops().next().clone(),
             parts.controls.isolation(),
-            parts.streams,
             Arc::clone(&parts.wall),
         );
         let guests = Arc::new(Guests::default());
@@ -172,7 +169,7 @@ impl AdminListener {
             workers.clone(),
             (Arc::clone(&parts.controls), Arc::clone(&parts.events)),
             Arc::clone(&parts.wall),
-            parts.streams.max_clients,
+            MAX_CLIENTS,
         );
         let service = AdminService {
             pages: Arc::clone(&pages),
@@ -186,7 +183,6 @@ impl AdminListener {
                 controls: parts.controls,
                 events: parts.events,
                 wall: parts.wall,
-                unused: Arc::default(),
                 one: Arc::default(),
             },
         };

@@ -7,13 +7,11 @@
 //! | `door` | who may use an endpoint: host, token | `token`, `place` |
 //! | `event` | the changes of operators, with time and origin | |
 //! | `controls` | what the gateway shows, and what can be changed | |
-//! | `report` | settings as JSON | |
 //! | `gather` | a sample of the gateway for the page | `controls`, `event` |
 //! | `guests` | the connections, and which of them makes room for another one | |
 //! | `pages` | the open pages: samples, frames | `gather`, `guests` |
-//! | `streams` | `hystrix.stream` and its sister streams | `guests` |
-//! | `unused` | how many properties of missing routes can be set | `controls` |
-//! | `change` | what an operator changes | `controls`, `event`, `place`, `unused` |
+//! | `streams` | `hystrix.stream` | `guests` |
+//! | `change` | what an operator changes | `controls`, `event`, `place` |
 //! | `service` | responds to a request | all above |
 //! | `listener` | starts and ends the listener | `service` |
 //!
@@ -24,14 +22,13 @@
 //! | `GET /live`, `GET /ready` | 200, or 503 if the gateway takes no requests |
 //! | `GET /metrics` | the metrics for Prometheus |
 //! | `GET /hystrix.stream` | the events of the Hystrix dashboard; `?delay=` in milliseconds |
-//! | `GET /config.stream`, `GET /utilization.stream` | its sister streams, also below `/hystrix/` |
 //! | `GET /` | the page, which shows the gateway live |
 //! | `GET /page/events` | its frames; `GET /page/route?key=` a history; `GET /page/save` everything |
 //! | `GET /api/snapshot` | routes, servers and loops as JSON: the first frame of the page |
-//! | `GET /api/settings` | each setting in force, with its origin, as JSON; `?key=` of one route |
+//! | `GET /api/settings` | the settings of routes that can be set, with their origins, as JSON; `?key=` of one route |
 //! | `GET /api/events` | the latest changes as JSON |
 //! | `GET /api/dump` | what each part holds, as text |
-//! | `PUT`, `DELETE /api/properties/NAME` | sets a property to the body, or removes it |
+//! | `PUT`, `DELETE /api/settings/PATH` | sets a setting to the body, or gives it the value of the file |
 //! | `POST /api/breakers/KEY/open` | also `close`, `auto` and `reset` |
 //! | `POST /api/servers/UPSTREAM/SERVER/drain` | also `resume` |
 //! | `POST /api/reload` | reads the configuration again |
@@ -53,15 +50,13 @@ mod guests;
 mod listener;
 mod pages;
 mod place;
-mod report;
 mod service;
 mod streams;
 mod token;
-mod unused;
 
-pub use controls::{Controls, Knob, LoopReport, RouteReport, ServerReport, UpstreamReport};
+pub use controls::{
+    Controls, Knob, LoopReport, RouteReport, ServerReport, SetError, SettingReport, UpstreamReport,
+};
 pub use event::{Change, Events, WallTime};
 pub(crate) use listener::token_mistakes;
 pub use listener::{AdminAccess, AdminError, AdminListener, AdminParts};
-pub use streams::StreamSettings;
-pub(crate) use unused::is_unused;

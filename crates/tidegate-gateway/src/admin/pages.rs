@@ -10,12 +10,13 @@
 //!   worker:                                                       └▶ sample, make frames ┘
 //! ```
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate::http::{Response, ResponseStream};
 use tidegate::loops::EventLoop;
 use tidegate::net::Bytes;
 use tidegate::pool::WorkerPool;
+use tidegate_core::internal::lock;
 use tidegate_core::permits::{Permit, Permits};
 
 use super::controls::Controls;
@@ -204,7 +205,7 @@ impl Pages {
 
     /// Takes a sample, that of a period or another one. May block.
     fn sample(&self, is_tick: bool) {
-        let mut gather = self.gather.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gather = lock(&self.gather);
         let kind = (is_tick, is_tick && self.history().wants_latencies());
         let sample = gather.sample(&*self.controls, &self.events, (self.wall)(), kind);
         self.history().add(sample);
@@ -240,11 +241,11 @@ impl Pages {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.history)
     }
 }
 

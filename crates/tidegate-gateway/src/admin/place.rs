@@ -15,17 +15,6 @@ pub(super) enum Need {
     Change,
 }
 
-/// A stream of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StreamKind {
-    /// `hystrix.stream`.
-    Dashboard,
-    /// `config.stream`.
-    Config,
-    /// `utilization.stream`.
-    Utilization,
-}
-
 /// What happens to a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BreakerOrder {
@@ -45,7 +34,8 @@ pub(super) enum Place {
     Live,
     Ready,
     Metrics,
-    Stream(StreamKind),
+    /// `hystrix.stream`.
+    Stream,
     /// The page.
     Page,
     /// Its frames.
@@ -58,7 +48,7 @@ pub(super) enum Place {
     Settings,
     Events,
     Dump,
-    Property(String),
+    Setting(String),
     Breaker(String, BreakerOrder),
     Server {
         upstream: String,
@@ -83,18 +73,14 @@ impl Place {
             ["live"] => Self::Live,
             ["ready"] => Self::Ready,
             ["metrics"] => Self::Metrics,
-            ["hystrix.stream"] => Self::Stream(StreamKind::Dashboard),
-            ["config.stream"] | ["hystrix", "config.stream"] => Self::Stream(StreamKind::Config),
-            ["utilization.stream"] | ["hystrix", "utilization.stream"] => {
-                Self::Stream(StreamKind::Utilization)
-            }
+            ["hystrix.stream"] => Self::Stream,
             ["api", "snapshot"] => Self::Snapshot,
             ["api", "settings"] => Self::Settings,
             ["api", "events"] => Self::Events,
             ["api", "dump"] => Self::Dump,
             ["api", "reload"] => Self::Reload,
             ["api", "knobs", name, choice] => Self::Knob((*name).to_owned(), (*choice).to_owned()),
-            ["api", "properties", name] => Self::Property((*name).to_owned()),
+            ["api", "settings", path] => Self::Setting((*path).to_owned()),
             ["api", "breakers", key, order] => {
                 let order = match *order {
                     "open" => BreakerOrder::Open,
@@ -123,8 +109,8 @@ impl Place {
     /// Returns the methods of the endpoint, as in the field `Allow`.
     pub(super) fn methods(&self) -> &'static str {
         match self {
-            Self::Stream(_) | Self::PageEvents => "GET",
-            Self::Property(_) => "PUT, DELETE",
+            Self::Stream | Self::PageEvents => "GET",
+            Self::Setting(_) => "PUT, DELETE",
             Self::Breaker(..) | Self::Server { .. } | Self::Reload | Self::Knob(..) => "POST",
             _ => "GET, HEAD",
         }
@@ -138,7 +124,7 @@ impl Place {
     /// Returns `true` if a page of another origin must not ask for it: a change, or a stream, of which
     /// only so many can be open.
     pub(super) fn is_for_own_origin(&self) -> bool {
-        self.need() == Need::Change || matches!(self, Self::PageEvents | Self::Stream(_))
+        self.need() == Need::Change || matches!(self, Self::PageEvents | Self::Stream)
     }
 
     /// Returns what a request needs.
@@ -146,7 +132,7 @@ impl Place {
         match self {
             Self::Live | Self::Ready => Need::Open,
             Self::Page => Need::Page,
-            Self::Property(_)
+            Self::Setting(_)
             | Self::Breaker(..)
             | Self::Server { .. }
             | Self::Reload
@@ -178,7 +164,7 @@ pub(super) fn decoded(text: &str) -> Option<Cow<'_, str>> {
 mod tests {
     //! One row for each endpoint.
 
-    use super::{BreakerOrder, Need, Place, StreamKind};
+    use super::{BreakerOrder, Need, Place};
 
     #[test]
     fn each_path_has_its_endpoint_methods_and_needs() {
@@ -202,32 +188,15 @@ mod tests {
                 Need::Change,
             ),
             ("/metrics", Place::Metrics, "GET", Need::Read),
-            (
-                "/hystrix.stream",
-                Place::Stream(StreamKind::Dashboard),
-                "GET",
-                Need::Read,
-            ),
-            (
-                "/hystrix/config.stream",
-                Place::Stream(StreamKind::Config),
-                "GET",
-                Need::Read,
-            ),
-            (
-                "/utilization.stream",
-                Place::Stream(StreamKind::Utilization),
-                "GET",
-                Need::Read,
-            ),
+            ("/hystrix.stream", Place::Stream, "GET", Need::Read),
             ("/api/snapshot", Place::Snapshot, "GET", Need::Read),
             ("/api/settings", Place::Settings, "GET", Need::Read),
             ("/api/events", Place::Events, "GET", Need::Read),
             ("/api/dump", Place::Dump, "GET", Need::Read),
             ("/api/reload", Place::Reload, "POST", Need::Change),
             (
-                "/api/properties/a.b",
-                Place::Property("a.b".into()),
+                "/api/settings/a.b",
+                Place::Setting("a.b".into()),
                 "PUT",
                 Need::Change,
             ),
@@ -267,7 +236,7 @@ mod tests {
             "/live/",
             "/api",
             "/api/breakers/a/melt",
-            "/api/properties/%zz",
+            "/api/settings/%zz",
             "live",
         ] {
             assert_eq!(Place::find(path), None, "{path}");

@@ -1,25 +1,27 @@
 //! Responds to the requests of operators.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tidegate::http::{DeferredResponse, Request, Response, Service};
 use tidegate::metrics::Exporter;
 use tidegate::pool::WorkerPool;
 use tidegate::promise::Outcome;
+use tidegate_core::internal::lock;
 
 use super::change::{Changes, error};
+use super::controls::SettingReport;
 use super::door::{Door, DoorSlot, Refusal, SEVERAL_TOKENS};
 use super::guests::Guests;
 use super::pages::Pages;
-use super::place::{Need, Place, StreamKind, decoded};
-use super::report;
+use super::place::{Need, Place, decoded};
 use super::streams::{Streams, delay};
 use super::token::presented;
+use crate::json::array;
 use crate::page::{History, PAGE, policy};
 use crate::problem::Problems;
 
-/// The largest body: the value of a property.
+/// The largest body: the value of a setting.
 const LARGEST_BODY: usize = 4096;
 
 /// Responds to requests on a loop.
@@ -78,7 +80,7 @@ impl AdminService {
                 true => response.body("ready\n"),
                 false => response.status(503).body("not ready\n"),
             },
-            Place::Stream(kind) => self.stream(kind, &request, response),
+            Place::Stream => self.stream(&request, response),
             Place::Page => page(response),
             Place::PageEvents => {
                 let id = request.field("Last-Event-ID");
@@ -105,14 +107,14 @@ impl AdminService {
         response.body(format!("{text}\n"));
     }
 
-    fn stream(&self, kind: StreamKind, request: &Request<'_>, response: Response<'_>) {
+    fn stream(&self, request: &Request<'_>, response: Response<'_>) {
         match parameter(request, "delay")
             .map(|text| delay(&text))
             .transpose()
         {
             Ok(delay) => {
                 let kept = self.guests.keep(request.channel());
-                self.streams.begin(kind, delay, response, kept);
+                self.streams.begin(delay, response, kept);
             }
             Err(why) => response.status(400).body(format!("{why}\n")),
         }
@@ -147,7 +149,10 @@ impl AdminService {
                         }
                     }
                 }
-                Place::Settings => json(report::settings(controls, key.as_deref())),
+                Place::Settings => {
+                    let all = controls.settings(key.as_deref());
+                    json(array(all.iter().map(SettingReport::to_json)))
+                }
                 Place::Events => json(changes.events.to_json()),
                 _ => (
                     "text/plain; charset=utf-8",
@@ -194,9 +199,7 @@ fn later(
 ) {
     // The response of a task that is refused is needed for the refusal.
     let slot = Arc::new(Mutex::new(Some(response)));
-    let take = |slot: &Mutex<Option<DeferredResponse>>| {
-        slot.lock().unwrap_or_else(PoisonError::into_inner).take()
-    };
+    let take = |slot: &Mutex<Option<DeferredResponse>>| lock(&slot).take();
     let own = Arc::clone(&slot);
     let work = move || {
         if let Some(response) = take(&own) {
@@ -239,7 +242,7 @@ fn token(request: &Request<'_>, place: &Place) -> Option<Vec<u8>> {
         return Some(presented(field).unwrap_or_default());
     }
     match place {
-        Place::Stream(_) | Place::PageEvents => {
+        Place::Stream | Place::PageEvents => {
             let field = parameter(request, "authorization")?;
             Some(presented(field.as_bytes()).unwrap_or_default())
         }

@@ -1,22 +1,22 @@
-//! `hystrix.stream` and its sister streams: their clients and their periods.
+//! `hystrix.stream`: its clients and their periods.
 //!
 //! A client gets a sample at once, then one for each period, and a line that readers ignore in
 //! between. A client that reads slowly misses samples and delays nothing but itself.
 //!
-//! Invariant: at most as many clients as the settings say, over all streams.
+//! Invariant: at most [`MAX_CLIENTS`].
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tidegate::http::{Response, ResponseStream};
 use tidegate::isolate::Isolation;
 use tidegate::loops::EventLoop;
 use tidegate::metrics::HystrixStream;
+use tidegate_core::internal::lock;
 use tidegate_core::permits::{Permit, Permits};
 
 use super::event::WallTime;
 use super::guests::Kept;
-use super::place::StreamKind;
 
 /// The time between two lines that a client gets at least.
 const PING_PERIOD: Duration = Duration::from_millis(500);
@@ -24,85 +24,8 @@ const PING_PERIOD: Duration = Duration::from_millis(500);
 const DELAYS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);
 
-/// The periods of the streams, and the number of their clients, with the names of Hystrix. They
-/// are read at the start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamSettings {
-    /// `hystrix.stream.dashboard.intervalInMilliseconds`: the period of `hystrix.stream`.
-    pub dashboard: Duration,
-    /// `hystrix.stream.config.intervalInMilliseconds`: the period of `config.stream`.
-    pub config: Duration,
-    /// `hystrix.stream.utilization.intervalInMilliseconds`: the period of `utilization.stream`.
-    pub utilization: Duration,
-    /// `hystrix.config.stream.maxConcurrentConnections`: the most clients of all streams.
-    pub max_clients: usize,
-}
-
-impl Default for StreamSettings {
-    fn default() -> Self {
-        Self {
-            dashboard: HystrixStream::PERIOD,
-            config: Duration::from_secs(5),
-            utilization: HystrixStream::PERIOD,
-            max_clients: 5,
-        }
-    }
-}
-
-impl StreamSettings {
-    /// Reads the settings from properties. What is missing has its default.
-    ///
-    /// # Errors
-    ///
-    /// Which property is not a positive number.
-    pub fn from_properties(get: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let mut settings = Self::default();
-        let periods = [
-            (
-                "hystrix.stream.dashboard.intervalInMilliseconds",
-                &mut settings.dashboard,
-            ),
-            (
-                "hystrix.stream.config.intervalInMilliseconds",
-                &mut settings.config,
-            ),
-            (
-                "hystrix.stream.utilization.intervalInMilliseconds",
-                &mut settings.utilization,
-            ),
-        ];
-        for (name, period) in periods {
-            if let Some(millis) = number(name, get)? {
-                *period = Duration::from_millis(millis);
-            }
-        }
-        let name = "hystrix.config.stream.maxConcurrentConnections";
-        if let Some(clients) = number(name, get)? {
-            settings.max_clients = usize::try_from(clients).unwrap_or(usize::MAX);
-        }
-        Ok(settings)
-    }
-
-    fn period(&self, kind: StreamKind) -> Duration {
-        match kind {
-            StreamKind::Dashboard => self.dashboard,
-            StreamKind::Config => self.config,
-            StreamKind::Utilization => self.utilization,
-        }
-    }
-}
-
-fn number(name: &str, get: &dyn Fn(&str) -> Option<String>) -> Result<Option<u64>, String> {
-    let Some(text) = get(name) else {
-        return Ok(None);
-    };
-    match text.trim().parse() {
-        Ok(number) if number > 0 => Ok(Some(number)),
-        _ => Err(format!(
-            "the property `{name}` is not a positive whole number"
-        )),
-    }
-}
+/// The most clients, of the stream and of the page each.
+pub(super) const MAX_CLIENTS: usize = 5;
 
 /// Returns the period that a client wishes with `delay=`, in milliseconds.
 ///
@@ -120,7 +43,6 @@ pub(super) fn delay(text: &str) -> Result<Duration, String> {
 pub(super) struct Streams {
     home: EventLoop,
     isolation: Isolation,
-    settings: StreamSettings,
     places: Permits,
     wall: WallTime,
     clients: Mutex<Clients>,
@@ -137,7 +59,6 @@ type Slot = Mutex<Option<Client>>;
 
 struct Client {
     stream: ResponseStream,
-    kind: StreamKind,
     events: HystrixStream,
     period: Duration,
     /// When the next sample is due, by the clock of the loop.
@@ -147,17 +68,11 @@ struct Client {
 }
 
 impl Streams {
-    pub(super) fn new(
-        home: EventLoop,
-        isolation: &Isolation,
-        settings: StreamSettings,
-        wall: WallTime,
-    ) -> Arc<Self> {
+    pub(super) fn new(home: EventLoop, isolation: &Isolation, wall: WallTime) -> Arc<Self> {
         Arc::new(Self {
             home,
             isolation: isolation.clone(),
-            settings,
-            places: Permits::new(settings.max_clients),
+            places: Permits::new(MAX_CLIENTS),
             wall,
             clients: Mutex::default(),
         })
@@ -166,7 +81,6 @@ impl Streams {
     /// Begins a stream, or refuses it with status 503: too many clients, or the gateway ends.
     pub(super) fn begin(
         self: &Arc<Self>,
-        kind: StreamKind,
         delay: Option<Duration>,
         response: Response<'_>,
         kept: Kept,
@@ -177,8 +91,8 @@ impl Streams {
             false => self.places.try_acquire(),
         };
         let Some(place) = place else {
-            let most = self.settings.max_clients;
-            let text = format!("at most {most} clients read the streams, and none after the end\n");
+            let text =
+                format!("at most {MAX_CLIENTS} clients read the stream, and none after the end\n");
             response.status(503).body(text);
             return;
         };
@@ -189,15 +103,14 @@ impl Streams {
             .stream();
         let client = Client {
             stream,
-            kind,
             events: HystrixStream::new(&self.isolation),
-            period: delay.unwrap_or(self.settings.period(kind)),
+            period: delay.unwrap_or(HystrixStream::PERIOD),
             due: 0,
             _place: place,
             _kept: kept,
         };
         let slot = Arc::new(Mutex::new(Some(client)));
-        let mut clients = locked(&self.clients);
+        let mut clients = lock(&self.clients);
         let is_closed = clients.is_closed;
         clients.list.push(Arc::downgrade(&slot));
         drop(clients);
@@ -209,7 +122,7 @@ impl Streams {
 
     /// Ends all streams. Later clients are refused.
     pub(super) fn close(&self) {
-        let mut clients = locked(&self.clients);
+        let mut clients = lock(&self.clients);
         clients.is_closed = true;
         let list = std::mem::take(&mut clients.list);
         drop(clients);
@@ -221,7 +134,7 @@ impl Streams {
     /// Sends what is due to a client, and comes back. Runs on the loop.
     fn tick(self: &Arc<Self>, slot: &Arc<Slot>) {
         let now = self.home.clock().nanos();
-        let mut held = locked(slot);
+        let mut held = lock(slot);
         let Some(client) = held.as_mut().filter(|client| !client.stream.is_closed()) else {
             let gone = held.take();
             drop(held);
@@ -250,12 +163,12 @@ impl Streams {
 
     /// Forgets the clients that have left, so that their places are free at once.
     fn forget_closed(&self) {
-        let mut clients = locked(&self.clients);
+        let mut clients = lock(&self.clients);
         clients.list.retain(|slot| slot.strong_count() > 0);
         let slots: Vec<_> = clients.list.iter().filter_map(Weak::upgrade).collect();
         drop(clients);
         for slot in slots {
-            let mut held = locked(&slot);
+            let mut held = lock(&slot);
             let gone = held.take_if(|client| client.stream.is_closed());
             drop(held);
             drop(gone);
@@ -263,7 +176,7 @@ impl Streams {
     }
 
     fn is_closed(&self) -> bool {
-        locked(&self.clients).is_closed
+        lock(&self.clients).is_closed
     }
 }
 
@@ -274,65 +187,25 @@ impl Client {
             return HystrixStream::PING.to_owned();
         }
         self.due = now.saturating_add(self.period.as_nanos() as u64);
-        match self.kind {
-            StreamKind::Dashboard => self.events.sample(time),
-            StreamKind::Config => self.events.config(),
-            StreamKind::Utilization => self.events.utilization(),
-        }
+        self.events.sample(time)
     }
 }
 
 /// Ends a stream.
 fn finish(slot: &Slot) {
-    let client = locked(slot).take();
+    let client = lock(slot).take();
     if let Some(client) = client {
         client.stream.finish();
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
-    //! The settings of streams.
+    //! The period that a client wishes.
 
     use std::time::Duration;
 
-    use super::{StreamSettings, delay};
-
-    #[test]
-    fn the_settings_are_those_of_hystrix() {
-        let defaults = StreamSettings::from_properties(&|_| None).unwrap();
-        let millis = Duration::from_millis;
-        assert_eq!((defaults.dashboard, defaults.max_clients), (millis(500), 5));
-        assert_eq!(
-            (defaults.config, defaults.utilization),
-            (millis(5000), millis(500))
-        );
-        let set = StreamSettings::from_properties(&|name| {
-            let value = match name {
-                "hystrix.stream.dashboard.intervalInMilliseconds" => "250",
-                "hystrix.stream.config.intervalInMilliseconds" => "1000",
-                "hystrix.stream.utilization.intervalInMilliseconds" => "750",
-                "hystrix.config.stream.maxConcurrentConnections" => "2",
-                _ => return None,
-            };
-            Some(value.to_owned())
-        });
-        let set = set.unwrap();
-        assert_eq!((set.dashboard, set.config), (millis(250), millis(1000)));
-        assert_eq!((set.utilization, set.max_clients), (millis(750), 2));
-        for wrong in ["0", "-1", "fast"] {
-            let error = StreamSettings::from_properties(&|_| Some(wrong.to_owned()));
-            assert!(
-                error
-                    .unwrap_err()
-                    .contains("dashboard.intervalInMilliseconds")
-            );
-        }
-    }
+    use super::delay;
 
     #[test]
     fn a_delay_is_a_number_within_bounds() {

@@ -1,8 +1,9 @@
 //! A server of an upstream, shared by all loops.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use tidegate_core::internal::lock;
 use tidegate_core::permits::{Permit, Permits};
 
 /// The health checks say that the server does not work.
@@ -117,8 +118,7 @@ impl ServerState {
     }
 
     fn checker(&self) -> MutexGuard<'_, u64> {
-        let checker = self.shared.checker.lock();
-        checker.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.checker)
     }
 
     /// Drains the server, or ends the drain: it gets no further requests, and those in flight

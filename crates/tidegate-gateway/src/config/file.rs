@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::include::Disk;
-use super::load::{Config, Loaded, load};
+use super::load::{Config, Loaded, Tree};
+use super::set::SetValues;
 use super::source::Sources;
 
 /// Returns the value of a variable.
@@ -42,14 +43,23 @@ impl ConfigFile {
         }
     }
 
+    /// Reads the file and those that it includes.
+    ///
+    /// # Errors
+    ///
+    /// The message that the file itself cannot be read.
+    pub(crate) fn tree(&self) -> Result<Tree, String> {
+        Tree::read(&self.path, &*self.disk, &*self.variables)
+            .map_err(|error| format!("{}: cannot be read: {error}\n", self.path.display()))
+    }
+
     /// Reads the file, and all mistakes in it.
     ///
     /// # Errors
     ///
     /// The message that the file itself cannot be read.
     pub fn load(&self) -> Result<Loaded, String> {
-        load(&self.path, &*self.disk, &*self.variables)
-            .map_err(|error| format!("{}: cannot be read: {error}\n", self.path.display()))
+        Ok(self.tree()?.load(&SetValues::new()))
     }
 
     /// Reads a configuration that can be used, and the texts that it was read from.
@@ -68,11 +78,6 @@ impl ConfigFile {
     /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Returns the value of a variable. It may be a secret.
-    pub fn variable(&self, name: &str) -> Option<String> {
-        (self.variables)(name)
     }
 
     /// Returns the disk.

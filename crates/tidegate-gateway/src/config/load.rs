@@ -8,6 +8,7 @@ use std::path::Path;
 use super::check;
 use super::include::{Disk, Includes};
 use super::mistake::{Mistake, Mistakes};
+use super::set::{self, SetValues};
 use super::setting::{Origin, Reading, Scope, Section, Setting};
 use super::source::{Sources, Span};
 use super::tree::{Node, Variables};
@@ -75,25 +76,76 @@ pub struct Loaded {
 ///
 /// The file itself cannot be read. All other problems are [`Loaded::mistakes`].
 pub fn load(path: &Path, disk: &dyn Disk, variables: Variables<'_>) -> io::Result<Loaded> {
-    let mut sources = Sources::default();
-    let mut reading = Reading::default();
-    let root = Includes::new(disk, variables, &mut sources, &mut reading.mistakes).read(path)?;
-    whole::check(&root, &sources, &mut reading.mistakes);
-    let config = Config::read(&root, &mut reading);
-    for secret in &reading.secrets {
-        sources.hide(*secret);
+    Ok(Tree::read(path, disk, variables)?.load(&SetValues::new()))
+}
+
+/// The files of a configuration, before their settings are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    root: Node,
+    /// The texts of the files.
+    pub(crate) sources: Sources,
+    mistakes: Mistakes,
+}
+
+impl Tree {
+    /// Reads all files.
+    ///
+    /// # Errors
+    ///
+    /// The first file cannot be read.
+    pub(crate) fn read(path: &Path, disk: &dyn Disk, variables: Variables<'_>) -> io::Result<Self> {
+        let (mut sources, mut mistakes) = (Sources::default(), Mistakes::default());
+        let root = Includes::new(disk, variables, &mut sources, &mut mistakes).read(path)?;
+        Ok(Self {
+            root,
+            sources,
+            mistakes,
+        })
     }
-    let (config, readable) = match reading.mistakes.has_errors() {
-        true => (None, config),
-        false => (config, None),
-    };
-    Ok(Loaded {
-        sources,
-        config,
-        mistakes: reading.mistakes,
-        readable,
-        wrong: reading.wrong,
-    })
+
+    /// Returns `true` if the files have a route.
+    pub(crate) fn has_route(&self, name: &str) -> bool {
+        let routes = self.root.get("route");
+        routes.is_some_and(|routes| routes.get(name).is_some())
+    }
+
+    /// Reads all settings, those that operators have set in place of those of the files.
+    pub(crate) fn load(&self, values: &SetValues) -> Loaded {
+        let Self {
+            mut root,
+            mut sources,
+            mistakes,
+        } = self.clone();
+        let mut reading = Reading {
+            mistakes,
+            ..Reading::default()
+        };
+        whole::check(&root, &sources, &mut reading.mistakes);
+        for (path, value) in values {
+            set::put(
+                &mut root,
+                (path, value),
+                &mut sources,
+                &mut reading.mistakes,
+            );
+        }
+        let config = Config::read(&root, &mut reading);
+        for secret in &reading.secrets {
+            sources.hide(*secret);
+        }
+        let (config, readable) = match reading.mistakes.has_errors() {
+            true => (None, config),
+            false => (config, None),
+        };
+        Loaded {
+            sources,
+            config,
+            mistakes: reading.mistakes,
+            readable,
+            wrong: reading.wrong,
+        }
+    }
 }
 
 /// Returns the sections of the file with their names, for the reference.

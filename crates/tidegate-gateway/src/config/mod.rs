@@ -14,7 +14,8 @@
 //! | `address` | the addresses of listeners and servers | `values` |
 //! | `types` | the sections | `values`, `address`, `fields` |
 //! | `whole` | whether a listener or all routes are missing | `tree` |
-//! | `load` | the whole configuration | `types`, `include`, `check`, `whole` |
+//! | `set` | the settings that operators set | `types`, `tree` |
+//! | `load` | the whole configuration | `types`, `include`, `check`, `whole`, `set` |
 //! | `check` | checks between sections | `types`, `load` |
 //! | `watch` | notices that the files have changed | `source`, `include` |
 //! | `file` | a configuration that can be read again | `load` |
@@ -33,6 +34,7 @@ mod mistake;
 mod notation;
 mod protocol;
 mod reference;
+pub(crate) mod set;
 mod setting;
 mod source;
 #[cfg(test)]
@@ -48,6 +50,7 @@ pub use explain::{Asked, explain};
 pub use file::{ConfigFile, VariableReader};
 pub(crate) use include::contents;
 pub use include::{Disk, RealDisk};
+pub(crate) use load::Tree;
 pub use load::{Config, Loaded, Named, load};
 pub use mistake::{Mistake, Mistakes, Severity};
 pub use notation::{Share, Size};

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::{Config, Disk, load};
 
 /// One file.
-struct One<'a>(&'a str);
+pub(crate) struct One<'a>(pub(crate) &'a str);
 
 impl Disk for One<'_> {
     fn read(&self, _: &Path) -> io::Result<String> {

@@ -9,13 +9,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tidegate::http::client::{Client as HttpClient, ClientError, Side};
 use tidegate::loops::EventLoop;
 use tidegate::net::{ChannelOptions, Client as NetClient, NetError, NetGroup};
 use tidegate::promise::{Completion, Failure, WaitError};
+use tidegate_core::internal::lock;
 
 use super::thresholds::Thresholds;
 use crate::balance::ServerState;
@@ -242,7 +243,7 @@ impl Checker {
             state,
             ..
         } = &self.server;
-        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut results = lock(&self.results);
         let changed = results.add(result.is_ok(), state.is_up());
         drop(results);
         // Other checks may have begun meanwhile.

@@ -4,9 +4,10 @@
 //! is lost. The list is bounded: if nothing takes what it holds, the oldest entries are dropped.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
+use tidegate_core::internal::lock;
 use tidegate_isolate::{BreakerState, IsolationBuilder};
 
 use super::figures::STATES;
@@ -81,7 +82,7 @@ impl Watch {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Seen>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 }
 

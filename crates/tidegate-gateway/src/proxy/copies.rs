@@ -12,9 +12,9 @@
 use std::cell::{Ref, RefCell};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use tidegate_core::internal::HomeCell;
+use tidegate_core::internal::{HomeCell, lock};
 
 /// A value that each loop holds. It is replaced between two uses.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl<T> Copies<T> {
     /// Replaces the value. Returns the one before, of which loops may have copies until they ask or
     /// [`refresh`](Self::refresh) runs there.
     pub(super) fn replace(&self, value: &Arc<T>) -> Arc<T> {
-        let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_force = lock(&self.in_force);
         // ORDERING: Release pairs with the Acquire in `fresh`. The value itself is behind the lock.
         self.version.fetch_add(1, Ordering::Release);
         std::mem::replace(&mut in_force, Arc::clone(value))
@@ -106,7 +106,7 @@ impl<T> Copies<T> {
     /// Copies the value in force, and drops the old copy.
     #[cold]
     fn get_anew(&self, home: usize) -> Current<'_, T> {
-        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_force = lock(&self.in_force);
         let value = Arc::clone(&in_force);
         // Relaxed: it changes under the lock.
         let version = self.version.load(Ordering::Relaxed);

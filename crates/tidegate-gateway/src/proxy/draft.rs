@@ -66,6 +66,24 @@ impl Draft {
         parts: &Parts,
     ) -> Result<Self, BuildError> {
         let upstreams = upstreams(&config, before, parts)?;
+        Self::with(config, upstreams, parts)
+    }
+
+    /// Prepares a configuration that differs from the one before in the settings of routes only. No file is
+    /// read, and the upstreams stay.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be used. Nothing has changed then.
+    pub(crate) fn adjusted(
+        config: Config,
+        before: &Live,
+        parts: &Parts,
+    ) -> Result<Self, BuildError> {
+        Self::with(config, before.upstreams.clone(), parts)
+    }
+
+    fn with(config: Config, upstreams: Upstreams, parts: &Parts) -> Result<Self, BuildError> {
         let mut actions = Vec::new();
         for route in &config.routes {
             let (name, value) = (&route.name, &route.value);

@@ -4,7 +4,9 @@
 //! attempt of the request needs the same ones, so it begins after that.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use tidegate_core::internal::lock;
 
 type Step = Box<dyn FnOnce() + Send>;
 
@@ -26,7 +28,7 @@ enum Next {
 impl Freed {
     /// Runs `step` when the attempt has given back what it held: now, if it has.
     pub(super) fn then(&self, step: impl FnOnce() + Send + 'static) {
-        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&self.0);
         if !matches!(*next, Next::Free) {
             *next = Next::Then(Box::new(step));
             return;
@@ -37,7 +39,7 @@ impl Freed {
 
     /// Notes that the attempt has given back what it held. Runs the step that follows.
     pub(super) fn free(&self) {
-        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&self.0);
         let before = std::mem::replace(&mut *next, Next::Free);
         drop(next);
         if let Next::Then(step) = before {

@@ -5,10 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate::promise::Outcome;
+use tidegate_core::internal::lock;
 
 use super::addresses::name_of;
 use super::members::{Before, Members};
-use super::upstream::{UpstreamState, locked};
+use super::upstream::UpstreamState;
 
 /// The shortest time between two lookups of a name.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -80,7 +81,7 @@ impl UpstreamState {
 
     /// The name of a setting was not found. Returns `true` if it never was: its server gets no requests.
     fn set_not_found(&self, setting: usize, when: &str) -> bool {
-        let known = locked(&self.known);
+        let known = lock(&self.known);
         if known.addresses[setting].is_some() {
             return false;
         }
@@ -115,7 +116,7 @@ impl UpstreamState {
         // The order changes with each answer of some servers.
         found.sort_unstable();
         found.dedup();
-        let mut known = locked(&self.known);
+        let mut known = lock(&self.known);
         if known.addresses[setting].as_ref() == Some(&found) {
             return;
         }

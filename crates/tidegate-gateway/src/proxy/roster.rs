@@ -13,8 +13,10 @@
 //! * Locks are taken in this order: `in_force`, the members of an upstream, `known`, the checker of a server.
 
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tidegate_core::internal::lock;
 
 use crate::balance::{ServerState, WeakServer};
 use crate::config::Address;
@@ -55,7 +57,7 @@ impl Roster {
         weight: u32,
         most: Option<u32>,
     ) -> ServerState {
-        let mut known = locked(&self.known);
+        let mut known = lock(&self.known);
         known.retain(|(_, server)| !server.is_gone());
         let mut own = known.iter().filter(|(own, _)| own == identity);
         if let Some(server) = own.find_map(|(_, server)| server.get(weight)) {
@@ -68,20 +70,20 @@ impl Roster {
 
     /// Puts settings in force, and runs `apply` before others can be.
     pub(super) fn put_in_force<R>(&self, number: u64, apply: impl FnOnce() -> R) -> R {
-        let mut in_force = locked(&self.in_force);
+        let mut in_force = lock(&self.in_force);
         *in_force = number;
         apply()
     }
 
     /// Runs `apply` if these settings are in force, before others are.
     pub(super) fn if_in_force<R>(&self, number: u64, apply: impl FnOnce() -> R) -> Option<R> {
-        let in_force = locked(&self.in_force);
+        let in_force = lock(&self.in_force);
         (*in_force == number).then(apply)
     }
 
     /// From now on, no settings are in force: the upstream is gone. Ends the checks of all servers.
     pub(super) fn end(&self) {
-        let mut in_force = locked(&self.in_force);
+        let mut in_force = lock(&self.in_force);
         *in_force = GONE;
         self.forget_checkers(|_| false);
     }
@@ -89,19 +91,15 @@ impl Roster {
     /// Ends the checks of the servers that the settings in force do not have. The servers themselves do not
     /// change: requests that have begun before are in flight there.
     pub(super) fn forget_checkers(&self, is_member: impl Fn(&Identity) -> bool) {
-        let known = locked(&self.known);
+        let known = lock(&self.known);
         let others = known.iter().filter(|(own, _)| !is_member(own));
         others.for_each(|(_, server)| server.forget_checker());
     }
 
     /// Returns `true` if others have taken the place of these settings, or the upstream is gone.
     pub(super) fn is_over(&self, number: u64) -> bool {
-        *locked(&self.in_force) > number
+        *lock(&self.in_force) > number
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -139,7 +137,7 @@ mod tests {
         drop((one, same, held));
         let anew = roster.server(&identity(80, 0), 1, None);
         assert_eq!((anew.in_flight(), anew.calls()), (0, 0));
-        assert_eq!(locked(&roster.known).len(), 1, "the others are forgotten");
+        assert_eq!(lock(&roster.known).len(), 1, "the others are forgotten");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! other one.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::http::DeferredResponse;
@@ -21,6 +21,7 @@ use tidegate::net::{
     Bytes, Channel, Handler, HandlerContext, Inbound, InboundContext, InputShutdown, Nothing,
     UserEvent,
 };
+use tidegate_core::internal::lock;
 
 use super::flight::{Back, Flight};
 use super::held::{Held, Wanted};
@@ -99,7 +100,7 @@ impl Inbound for Relay {
             }
             ctx.set_auto_read(true);
         } else if let Some(Hold(held)) = event.downcast_ref::<Hold>() {
-            let held = held.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let held = lock(&held).take();
             if let Some((held, passage)) = held {
                 (self.held, self.passage) = (Some(held), passage);
             }

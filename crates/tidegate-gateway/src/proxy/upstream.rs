@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::http::client::Upstream;
-use tidegate_core::internal::HomeCell;
+use tidegate_core::internal::{HomeCell, lock};
 
 use super::addresses::{Addresses, FirstLookup};
 use super::answer::Answer;
@@ -177,7 +177,7 @@ impl UpstreamState {
         let own = self.pickers.get(home).and_then(HomeCell::get);
         let lease = match own.and_then(|own| own.try_borrow_mut().ok()) {
             Some(mut own) => own.pick(&members.states, avoid),
-            None => locked(&self.other).pick(&members.states, avoid),
+            None => lock(&self.other).pick(&members.states, avoid),
         }?;
         let chosen = Chosen {
             members: Arc::clone(&members),
@@ -228,14 +228,14 @@ impl UpstreamState {
 
     /// Returns the members that were made last.
     fn newest(&self) -> Arc<Members> {
-        Arc::clone(&locked(&self.known).members)
+        Arc::clone(&lock(&self.known).members)
     }
 
     /// Returns the known addresses of a setting.
     fn addresses_of(&self, at: &Address) -> Option<Vec<SocketAddr>> {
         let mut settings = self.config.servers.iter();
         let own = settings.position(|server| server.at == *at)?;
-        locked(&self.known).addresses[own].clone()
+        lock(&self.known).addresses[own].clone()
     }
 }
 
@@ -273,8 +273,4 @@ fn picker(balance: Balance, home: usize) -> Picker {
         Balance::Random => Strategy::Random,
     };
     Picker::new(strategy, home as u64 + 1)
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

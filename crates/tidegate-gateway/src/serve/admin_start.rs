@@ -8,9 +8,9 @@ use tidegate::metrics::Exporter;
 
 use super::admin_address::AdminAddress;
 use super::operator::{Metrics, Operator};
-use crate::admin::{AdminAccess, AdminError, AdminListener, AdminParts, StreamSettings};
+use crate::admin::{AdminAccess, AdminError, AdminListener, AdminParts};
 use crate::config::types::Admin;
-use crate::config::{Address, Config, ConfigFile, Named};
+use crate::config::{Address, Config, Disk, Named};
 use crate::resolver::Resolver;
 
 /// What the listener for operators needs, before it listens.
@@ -19,11 +19,10 @@ pub(super) struct AdminStart {
     access: AdminAccess,
     /// The addresses of its name, if it has one.
     found: Vec<SocketAddr>,
-    streams: StreamSettings,
 }
 
 impl AdminStart {
-    /// Reads the tokens, looks up the name, and reads the variables of the streams. Returns `None` if there
+    /// Reads the tokens and looks up the name. Returns `None` if there
     /// is no such listener.
     ///
     /// # Errors
@@ -31,13 +30,13 @@ impl AdminStart {
     /// What cannot be used.
     pub(super) fn read(
         config: &Config,
-        file: &ConfigFile,
+        disk: &dyn Disk,
         resolver: &Resolver,
     ) -> Result<Option<Self>, String> {
         let Some(settings) = &config.admin else {
             return Ok(None);
         };
-        let access = AdminAccess::read(&settings.value, file.disk());
+        let access = AdminAccess::read(&settings.value, disk);
         let access = access.map_err(|why| why.to_string())?;
         let found = resolver.wait_for_listener(&settings.value.at);
         let found = found.map_err(|why| not_listening(&settings.value.at, &why))?;
@@ -45,7 +44,6 @@ impl AdminStart {
             settings: settings.clone(),
             access,
             found,
-            streams: StreamSettings::from_properties(&|name| file.variable(name))?,
         }))
     }
 
@@ -67,7 +65,6 @@ impl AdminStart {
             exporter,
             events: Arc::clone(&reports.events),
             problems: Arc::clone(&reports.problems),
-            streams: self.streams,
             wall: Arc::clone(&reports.wall),
         };
         let settings = &self.settings.value;

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
-use super::operator::{Operator, locked};
+use tidegate_core::internal::lock;
+
+use super::operator::Operator;
 use crate::tls::Expiry;
 
 /// How long before its end a certificate is reported.
@@ -28,7 +30,7 @@ struct Reported {
 impl Expiries {
     /// Returns what has to be reported about these certificates, and the time until the next look.
     fn look(&self, known: &[(String, Expiry)], now: SystemTime) -> (Vec<String>, Duration) {
-        let mut before = locked(&self.0);
+        let mut before = lock(&self.0);
         let (mut reports, mut next) = (Vec::new(), LONGEST_LOOK);
         let mut reported = HashMap::new();
         for (setting, expiry) in known {
@@ -150,6 +152,6 @@ mod tests {
         assert!(soon[0].ends_with("within a day"), "{soon:?}");
         // One that is no longer used is forgotten.
         assert_eq!(expiries.look(&[], at(END)), (vec![], LONGEST_LOOK));
-        assert!(locked(&expiries.0).is_empty());
+        assert!(lock(&expiries.0).is_empty());
     }
 }

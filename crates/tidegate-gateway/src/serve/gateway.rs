@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate::isolate::Isolation;
 use tidegate::net::NetGroup;
 use tidegate::promise::Completion;
+use tidegate_core::internal::lock;
 
 use super::changes::{Changes, Ground};
 use super::error::StartError;
@@ -179,7 +180,7 @@ impl Gateway {
     /// What cannot be used or opened. The old configuration stays in force then. A gateway that
     /// drains takes over nothing.
     pub fn reload(&self, config: Config) -> Result<Vec<String>, StartError> {
-        let one = locked(&self.reloading);
+        let one = lock(&self.reloading);
         let before = self.lock().clone();
         let mut changes = Changes::default();
         let draft = match self.prepare(config, &before, &mut changes) {
@@ -220,6 +221,26 @@ impl Gateway {
             .filter_map(|(old, new)| self.exchange(&old, new).err())
             .map(|why| format!("{why}; it is closed until the next start"))
             .collect())
+    }
+
+    /// Takes over a configuration that differs from the one in force in the settings of routes only: no file
+    /// is read, and listeners and upstreams stay.
+    ///
+    /// # Errors
+    ///
+    /// What cannot be used. The old configuration stays in force then, also if a drain has begun.
+    pub(super) fn adjust(&self, config: Config) -> Result<(), StartError> {
+        let one = lock(&self.reloading);
+        let before = self.live();
+        let draft = Draft::adjusted(config, &before, &self.parts)?;
+        let Some(_in_use) = self.begin_change(one) else {
+            return Err(StartError::Ending);
+        };
+        let (gate, isolation) = (self.lives.gate(), &self.parts.isolation);
+        let live = draft.finish(Some(&before), isolation, gate)?;
+        self.lock().live = Arc::clone(&live);
+        self.lives.replace(&live);
+        Ok(())
     }
 
     /// Makes what a new configuration needs, as far as that touches nothing that is in use: reads all
@@ -396,12 +417,8 @@ impl Gateway {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        locked(&self.state)
+        lock(&self.state)
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Closes listeners and drains their connections.

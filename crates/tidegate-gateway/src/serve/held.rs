@@ -1,10 +1,11 @@
 //! Drains that wait for a reload that changes what is in use: it moves sockets from old listeners to new
 //! ones, and a drain needs all of them.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate::promise::{Completion, Outcome, Promise, promise};
+use tidegate_core::internal::lock;
 
 use super::gateway::Summary;
 
@@ -56,7 +57,7 @@ impl Held {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -4,7 +4,7 @@
 //! bound. New connections have the new settings, those that are open keep the old ones.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use tidegate::http::{HttpServer, Limits};
@@ -12,6 +12,7 @@ use tidegate::net::handlers::{ProxiedPeer, ProxyProtocol};
 use tidegate::net::{Bytes, Handler, Inbound, InboundContext, Listener as Socket, Nothing};
 use tidegate::promise::Completion;
 use tidegate::tls::TlsServer;
+use tidegate_core::internal::lock;
 use tidegate_http::HttpServerBuilder;
 use tidegate_loop::Pinned;
 
@@ -291,8 +292,7 @@ impl Listening {
     }
 
     fn known_expiries(&self) -> MutexGuard<'_, Vec<Option<Expiry>>> {
-        let known = self.expiries.lock();
-        known.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.expiries)
     }
 
     /// Returns the address on which clients reach the listener.

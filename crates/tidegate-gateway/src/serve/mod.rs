@@ -11,8 +11,8 @@
 //! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `changes`, `retired`, `held` |
 //! | `metrics` | the metrics of listeners and servers | `gateway` |
 //! | `admin_address` | which listeners the one for operators blocks | `error` |
-//! | `properties` | the properties of routes that a reload removes | |
-//! | `operator` | what operators see and change | `gateway`, `certificates`, `admin_address`, `properties` |
+//! | `settings` | the settings that operators change | `operator` |
+//! | `operator` | what operators see and change | `gateway`, `certificates`, `admin_address` |
 //! | `admin_start` | the start of the listener for operators | `operator` |
 //! | `stalls` | how often loops did not respond | |
 //! | `expiry` | reports certificates that expire | `operator` |
@@ -32,10 +32,10 @@ mod listener;
 mod metrics;
 mod operation;
 mod operator;
-mod properties;
 mod reloads;
 mod retired;
 mod run;
+mod settings;
 mod stalls;
 #[cfg(test)]
 mod start_tests;

@@ -8,12 +8,14 @@ use tidegate::loops::Quiet;
 use tidegate::net::NetGroup;
 use tidegate::pool::WorkerPool;
 use tidegate::promise::Completion;
+use tidegate_core::internal::lock;
 
 use super::admin_start::AdminStart;
 use super::certificates::{add_start_mistakes, messages, start_mistakes};
 use super::expiry::{self, Expiries};
 use super::gateway::{Gateway, Summary, Unopened};
-use super::operator::{Knobs, Operator, locked, watch_of};
+use super::operator::{Knobs, Operator, watch_of};
+use super::settings::Settings;
 use super::stalls::Stalls;
 use crate::access::AccessLog;
 use crate::admin::{AdminListener, Controls as _};
@@ -39,7 +41,7 @@ pub struct OperationParts {
     pub own: NetGroup,
     /// The isolation of the routes. It reads `properties`.
     pub isolation: Isolation,
-    /// The properties that operators change.
+    /// The properties with the orders of operators for breakers.
     pub properties: Properties,
     /// Where everything is reported. Without an access log, the one of the configuration is
     /// started.
@@ -108,7 +110,8 @@ impl Operation {
         mut parts: OperationParts,
         goes_on: impl FnOnce() -> bool,
     ) -> Result<Option<Self>, String> {
-        let mut loaded = file.load()?;
+        let settings = Settings::new(file.tree()?);
+        let mut loaded = settings.tree.load(&settings.set);
         let Some(config) = loaded.config.take() else {
             add_start_mistakes(&mut loaded, file.disk(), (parts.reports.wall)());
             return Err(loaded.mistakes.render(&loaded.sources));
@@ -119,7 +122,7 @@ impl Operation {
         // If the start fails because of them, the operator gets their places.
         let wrong = start_mistakes(&config, file.disk(), (parts.reports.wall)());
         let placed = |why: String| messages(wrong.clone(), &sources, why);
-        let admin = AdminStart::read(&config, &file, &parts.resolver).map_err(placed)?;
+        let admin = AdminStart::read(&config, file.disk(), &parts.resolver).map_err(placed)?;
         if parts.reports.log.is_none() {
             let log = AccessLog::start(&config.log, loops, Arc::clone(problems));
             let log = log.map_err(|why| placed(format!("log.file: it cannot be opened: {why}")))?;
@@ -149,6 +152,7 @@ impl Operation {
             stalls,
             expiries: Expiries::default(),
             reloading: Mutex::default(),
+            settings: Mutex::new(settings),
             watch: Mutex::new(watch),
         });
         let admin = admin.map(|admin| admin.start(&operator));
@@ -249,7 +253,7 @@ impl Operation {
     #[cfg(test)]
     pub(super) fn has_changed(&self, now: Duration, disk: &dyn crate::config::Disk) -> bool {
         let now = u64::try_from(now.as_nanos()).unwrap();
-        let mut watch = locked(&self.operator.watch);
+        let mut watch = lock(&self.operator.watch);
         let watch = watch.as_mut().unwrap();
         watch.has_changed(now, disk)
     }
@@ -295,7 +299,7 @@ fn look(weak: &Weak<Operator>) -> bool {
         return false;
     };
     let now = operator.parts.own.loops().next().clock().nanos();
-    let mut watch = locked(&operator.watch);
+    let mut watch = lock(&operator.watch);
     let disk = operator.file.disk();
     watch
         .as_mut()

@@ -2,21 +2,24 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tidegate::Dump;
 use tidegate::isolate::{Isolation, Properties};
 use tidegate::metrics::{Collect, MetricVisitor};
+use tidegate_core::internal::lock;
 
 use super::admin_address::{AdminAddress, explained};
 use super::certificates::{add_start_mistakes, messages, place_of, start_mistakes};
 use super::expiry::Expiries;
 use super::gateway::Gateway;
 use super::operation::OperationParts;
-use super::properties::{Commands, why_with_properties, without_effect};
+use super::settings::{Settings, remove_orders};
 use super::stalls::Stalls;
-use crate::admin::{AdminAccess, Controls, Knob, LoopReport, RouteReport, UpstreamReport};
+use crate::admin::{
+    AdminAccess, Controls, Knob, LoopReport, RouteReport, SetError, SettingReport, UpstreamReport,
+};
 use crate::config::types::{Admin, Log};
 use crate::config::{Config, ConfigFile, Disk, FileWatch, Named, Secret, Sources, Span};
 
@@ -39,8 +42,10 @@ pub(super) struct Operator {
     pub(super) stalls: Stalls,
     /// Which certificates were reported because they expire.
     pub(super) expiries: Expiries,
-    /// One reload at a time, from the file to the loops.
+    /// One reload at a time, from the file to the loops. Also held while a setting changes.
     pub(super) reloading: Mutex<()>,
+    /// Changes only while `reloading` is held.
+    pub(super) settings: Mutex<Settings>,
     /// Notices changes of the files, unless the configuration says that it should not.
     pub(super) watch: Mutex<Option<FileWatch>>,
 }
@@ -64,14 +69,21 @@ type Apply = Box<dyn FnOnce() + Send>;
 impl Operator {
     /// Reads the configuration again, and puts it in force.
     fn read_again(&self) -> Result<Vec<String>, String> {
-        let mut loaded = self.file.load()?;
+        let tree = self.file.tree()?;
+        let files = tree.sources.clone();
+        let (settings, gone) = lock(&self.settings).reloaded(tree);
+        let mut loaded = settings.tree.load(&settings.set);
         let Some(config) = loaded.config.take() else {
             // What is wrong may be in a file that is new.
-            self.watch_files(&loaded.sources, None);
+            self.watch_files(&files, None);
             add_start_mistakes(&mut loaded, self.file.disk(), (self.parts.reports.wall)());
-            return Err(loaded.mistakes.render(&loaded.sources));
+            let why = loaded.mistakes.render(&loaded.sources);
+            return Err(match settings.blame() {
+                Some(blame) => format!("{why}{blame}\n"),
+                None => why,
+            });
         };
-        self.watch_files(&loaded.sources, Some(&config));
+        self.watch_files(&files, Some(&config));
         let mut notes = Vec::new();
         let at = |span: Option<Span>| span.map(|span| loaded.sources.place(span).to_string());
         // If the reload fails because of them, the operator gets their places.
@@ -81,41 +93,27 @@ impl Operator {
         let admin = admin.map_err(placed)?;
         let log = self.prepare_log(&config, &at, &mut notes).map_err(placed)?;
         let blocked = self.admin_at.get().map(|own| own.blocked(&config));
-        let before = Commands::of(&self.parts.isolation);
         let more = self.gateway.reload(config).map_err(|why| {
             let why = explained(why, &blocked.unwrap_or_default());
-            let why = why_with_properties(&why.to_string(), &self.parts.properties);
-            messages(wrong, &loaded.sources, why)
+            messages(wrong, &loaded.sources, why.to_string())
         });
         notes.extend(more?);
-        self.remove_properties(&before);
-        notes.extend(without_effect(
-            &self.parts.properties,
-            &self.parts.isolation,
-        ));
+        notes.extend(settings.without_effect(&self.gateway.live().config));
+        *lock(&self.settings) = settings;
+        let orders = remove_orders(&self.parts.properties, &self.parts.isolation);
+        for removed in gone.into_keys().chain(orders) {
+            let what = format!("{removed} removed: its route is gone");
+            self.parts.reports.change("reload", what);
+        }
         for apply in [admin, log].into_iter().flatten() {
             apply();
         }
         Ok(notes)
     }
 
-    /// Removes the properties of routes that are gone.
-    fn remove_properties(&self, before: &Commands) {
-        let OperationParts {
-            properties,
-            isolation,
-            reports,
-            ..
-        } = &self.parts;
-        for name in before.remove_unused(properties, isolation) {
-            let what = format!("{name} removed: its route is gone");
-            reports.change("reload", what);
-        }
-    }
-
     /// Watches the files that were read, and those that the configuration names.
     fn watch_files(&self, sources: &Sources, config: Option<&Config>) {
-        let mut watch = locked(&self.watch);
+        let mut watch = lock(&self.watch);
         let now = self.gateway.live();
         let config = config.unwrap_or(&now.config);
         *watch = watch_of(sources, config, self.file.disk());
@@ -180,6 +178,15 @@ impl Controls for Operator {
         &self.parts.properties
     }
 
+    fn settings(&self, route: Option<&str>) -> Vec<SettingReport> {
+        let settings = lock(&self.settings);
+        settings.report(&self.gateway.live().config, route)
+    }
+
+    fn set(&self, path: &str, value: Option<&str>) -> Result<(), SetError> {
+        self.change_setting(path, value)
+    }
+
     fn upstreams(&self) -> Vec<UpstreamReport> {
         self.gateway.upstreams()
     }
@@ -223,7 +230,7 @@ impl Controls for Operator {
 
     fn reload(&self) -> Result<Vec<String>, String> {
         let notifier = &self.parts.notifier;
-        let _one = locked(&self.reloading);
+        let _one = lock(&self.reloading);
         notifier.reloading();
         let reloaded = self.read_again();
         notifier.ready();
@@ -302,10 +309,6 @@ fn named_files(config: &Config) -> Vec<PathBuf> {
         }
     }
     files
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate::loops::Watchdog;
 use tidegate::net::NetGroup;
+use tidegate_core::internal::lock;
 
 use crate::reports::Reports;
 
@@ -28,7 +29,7 @@ impl Stalls {
         let mut watchdog = Watchdog::builder()
             .threshold(THRESHOLD)
             .on_stall(move |stall| {
-                let mut counts = own.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut counts = lock(&own);
                 *counts.entry(stall.name.clone()).or_default() += 1;
                 drop(counts);
                 reports.change("watchdog", stall.to_string());
@@ -44,7 +45,7 @@ impl Stalls {
 
     /// Returns how often the loop `name` did not respond.
     pub(super) fn of(&self, name: &str) -> u64 {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = lock(&self.counts);
         counts.get(name).copied().unwrap_or(0)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use tidegate::isolate::{BreakerState, PropertySource as _};
+use tidegate::isolate::BreakerState;
 
-use crate::{NOW, World, assert_has, body, status};
+use crate::{NOW, PATH, World, assert_has, body, status};
 
 #[test]
 fn health_says_whether_the_gateway_lives_and_takes_requests() {
@@ -58,106 +58,42 @@ fn a_snapshot_shows_routes_and_servers() {
 }
 
 #[test]
-fn a_dynamic_property_changes_while_the_gateway_runs() {
+fn a_setting_is_set_shown_and_removed() {
     let world = World::new();
-    let name = "hystrix.command.cart.execution.isolation.semaphore.maxConcurrentRequests";
-    let path = format!("/api/properties/{name}");
-    let set = world.change(&format!("PUT {path}"), "3");
-    assert_eq!(
-        (status(&set), body(&set)),
-        (200, &*format!("{{\"done\":\"{name} = 3\"}}"))
+    let line = |method: &str| format!("{method} /api/settings/{PATH}");
+    let set = world.change(&line("PUT"), " 3\n");
+    let done = format!("{{\"done\":\"{PATH} = 3\"}}");
+    assert_eq!((status(&set), body(&set)), (200, &*done));
+    let shown = format!(
+        "[{{\"path\":\"{PATH}\",\"value\":\"3\",\"origin\":\"operator\",\"without_effect\":null}}]"
     );
-    assert_eq!(world.cart.config().permits.limit, 3);
-    let settings = world.get("/api/settings");
-    let value = format!("\"property\":\"{name}\",\"value\":\"3\",\"origin\":\"property {name}\"");
-    assert_has(&settings, &["{\"command\":\"cart\"", &value]);
-    // A wrong value or name changes nothing.
-    for (path, value) in [
-        (path.as_str(), "many"),
-        ("/api/properties/hystrix.command.cart.colour", "1"),
-    ] {
-        let refused = world.change(&format!("PUT {path}"), value);
-        assert_eq!(status(&refused), 422);
-        assert_has(&refused, &["{\"error\":\""]);
-    }
-    assert_eq!(world.cart.config().permits.limit, 3);
-    let removed = world.change(&format!("DELETE {path}"), "");
-    assert_eq!(status(&removed), 200);
-    assert_eq!(world.cart.config().permits.limit, 7);
-}
-
-#[test]
-fn a_property_that_no_route_can_honour_is_refused_and_one_that_is_not_set_is_not_removed() {
-    let world = World::new();
-    for (name, value, why) in [
+    assert_eq!(body(&world.get("/api/settings")), shown);
+    assert_eq!(body(&world.get("/api/settings?key=other")), "[]");
+    for (line, value, code, why) in [
         (
-            "command.cart.execution.isolation.strategy",
-            "THREAD",
-            "no threads",
+            line("PUT"),
+            "many",
+            422,
+            "{\"error\":\"`route.cart.limit.max` is wrong\"}",
         ),
         (
-            "command.later.execution.isolation.strategy",
-            "THREAD",
-            "no threads",
+            "PUT /api/settings/busy".to_owned(),
+            "3",
+            409,
+            "a reload is in progress",
         ),
-        ("command.cart.fallback.enabled", "false", "in the file"),
-        ("threadpool.cart.coreSize", "5", "no threads"),
     ] {
-        let path = format!("/api/properties/hystrix.{name}");
-        let refused = world.change(&format!("PUT {path}"), value);
-        assert_eq!(status(&refused), 422, "{name}");
-        assert_has(&refused, &["cannot be set: ", why]);
-        let unset = world.change(&format!("DELETE {path}"), "");
-        assert_eq!(status(&unset), 404, "{name}");
-        assert_has(&unset, &["is not set"]);
+        let refused = world.change(&line, value);
+        assert_eq!(status(&refused), code, "{refused}");
+        assert_has(&refused, &[why]);
     }
-    assert_eq!(
-        status(&world.change("DELETE /api/properties/nope", "")),
-        404
-    );
-    assert_eq!(world.events.latest().len(), 0);
-    assert!(world.cart.admit().is_ok());
-}
-
-/// A route may come with a later reload; the number of those that never come is bounded.
-#[test]
-fn properties_of_routes_that_do_not_exist_are_bounded() {
-    let world = World::new();
-    let name = |route: &str| format!("hystrix.command.{route}.circuitBreaker.enabled");
-    let put = |route: &str, value: &str| {
-        world.change(&format!("PUT /api/properties/{}", name(route)), value)
-    };
-    let first = put("later", "true");
-    assert_eq!(status(&first), 200, "{first}");
-    // A wrong value would keep a reload from adding the route.
-    for (property, value) in [
-        ("circuitBreaker.errorThresholdPercentage", "0"),
-        ("circuitBreaker.forceOpen", "maybe"),
-        ("execution.isolation.semaphore.maxConcurrentRequests", "0"),
-        ("execution.isolation.semaphore.maxConcurrentRequests", "abc"),
-        ("execution.isolation.thread.timeoutInMilliseconds", "-5"),
-    ] {
-        let name = format!("hystrix.command.later.{property}");
-        let wrong = world.change(&format!("PUT /api/properties/{name}"), value);
-        assert_eq!(status(&wrong), 422, "{property}: {wrong}");
-        assert_has(&wrong, &[property]);
-    }
-    for number in 1..1024 {
-        let name = name(&format!("r{number}"));
-        world.gateway.properties.set(&name, "true").unwrap();
-    }
-    let refused = put("more", "true");
-    assert_eq!(status(&refused), 409);
-    assert_has(&refused, &["its route does not exist, and 1024 others"]);
-    assert_eq!(world.gateway.properties.names().len(), 1024);
-    // Those that are set can change, and those of routes that exist can be set.
-    assert_eq!(status(&put("later", "false")), 200);
-    assert_eq!(status(&put("default", "false")), 200);
-    assert_eq!(status(&put("cart", "false")), 200);
-    let removed = world.change(&format!("DELETE /api/properties/{}", name("r1")), "");
-    assert_eq!(status(&removed), 200);
-    assert_eq!(status(&put("more", "true")), 200);
-    assert_eq!(status(&put("most", "true")), 409);
+    assert_eq!(status(&world.change(&line("DELETE"), "")), 200);
+    let unset = world.change(&line("DELETE"), "");
+    assert_eq!(status(&unset), 404);
+    assert_has(&unset, &["it is not set"]);
+    let changes = world.events.latest();
+    let what: Vec<&str> = changes.iter().map(|change| &*change.what).collect();
+    assert_eq!(what, [format!("{PATH} removed"), format!("{PATH} = 3")]);
 }
 
 #[test]

@@ -22,8 +22,8 @@ use tidegate::metrics::Exporter;
 use tidegate::net::NetGroup;
 use tidegate::{Dump, ManualClock};
 use tidegate_gateway::admin::{
-    AdminError, AdminListener, AdminParts, Controls, Events, Knob, ServerReport, StreamSettings,
-    UpstreamReport, WallTime,
+    AdminError, AdminListener, AdminParts, Controls, Events, Knob, ServerReport, SetError,
+    SettingReport, UpstreamReport, WallTime,
 };
 use tidegate_gateway::balance::ServerState;
 use tidegate_gateway::config::types::Admin;
@@ -35,6 +35,8 @@ use tidegate_net::internal::{LocalNetwork, LocalSocket};
 static NETWORK: LazyLock<LocalNetwork> = LazyLock::new(LocalNetwork::new);
 /// How long a client waits for bytes before its test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The path of the one setting.
+const PATH: &str = "route.cart.limit.max";
 /// The time of all events.
 const NOW: Duration = Duration::from_millis(1_700_000_000_123);
 
@@ -43,6 +45,8 @@ struct Gateway {
     isolation: Isolation,
     properties: Properties,
     server: ServerState,
+    /// The one setting; 0 if it is not set.
+    limit: Mutex<u32>,
     is_ready: AtomicBool,
     reloads: Mutex<Result<Vec<String>, String>>,
     knob: Mutex<Knob>,
@@ -61,6 +65,7 @@ impl Gateway {
             isolation,
             properties,
             server: ServerState::new(2, None),
+            limit: Mutex::default(),
             is_ready: AtomicBool::new(true),
             reloads: Mutex::new(Ok(Vec::new())),
             dumps: Mutex::default(),
@@ -86,6 +91,29 @@ impl Controls for Gateway {
 
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn settings(&self, route: Option<&str>) -> Vec<SettingReport> {
+        let one = SettingReport {
+            path: PATH.to_owned(),
+            value: self.limit.lock().unwrap().to_string(),
+            origin: SettingReport::OPERATOR.to_owned(),
+            without_effect: None,
+        };
+        let has = route.is_none_or(|route| route == "cart");
+        has.then_some(one).into_iter().collect()
+    }
+
+    fn set(&self, path: &str, value: Option<&str>) -> Result<(), SetError> {
+        let mut limit = self.limit.lock().unwrap();
+        *limit = match value.map(str::parse) {
+            _ if path == "busy" => return Err(SetError::Busy),
+            Some(Ok(value)) if path == PATH => value,
+            Some(_) => return Err(SetError::Refused(format!("`{path}` is wrong"))),
+            None if *limit == 0 => return Err(SetError::NotSet),
+            None => 0,
+        };
+        Ok(())
     }
 
     fn upstreams(&self) -> Vec<UpstreamReport> {
@@ -182,7 +210,6 @@ impl World {
             exporter,
             events: Arc::clone(&events),
             problems: Arc::new(Problems::new((&clock).into())),
-            streams: StreamSettings::default(),
             wall: wall(),
         };
         let admin = AdminListener::start(settings, &RealDisk, parts, &group)?;

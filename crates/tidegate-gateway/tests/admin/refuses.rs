@@ -12,8 +12,7 @@ fn a_change_needs_the_token_for_changes() {
     let mut settings = settings();
     settings.read_token = Some(Secret::Value("read".to_owned()));
     let world = World::with(&settings).unwrap();
-    let property = "hystrix.command.cart.circuitBreaker.enabled";
-    world.gateway.properties.set(property, "true").unwrap();
+    *world.gateway.limit.lock().unwrap() = 5;
     let rows = [
         ("", 401),
         ("Authorization: Bearer wrong\r\n", 401),
@@ -25,7 +24,7 @@ fn a_change_needs_the_token_for_changes() {
         "POST /api/reload",
         "POST /api/breakers/cart/open",
         "POST /api/servers/shop/10.0.0.1:80/drain",
-        "DELETE /api/properties/hystrix.command.cart.circuitBreaker.enabled",
+        "DELETE /api/settings/route.cart.limit.max",
     ] {
         for (fields, expected) in rows {
             let before = world.events.latest().len();
@@ -87,8 +86,6 @@ fn on_another_address_only_health_is_free() {
     let paths = [
         "/metrics",
         "/hystrix.stream",
-        "/config.stream",
-        "/utilization.stream",
         "/api/snapshot",
         "/api/settings",
         "/api/events",
@@ -152,7 +149,7 @@ fn what_does_not_exist_or_is_too_large_is_refused() {
     let other = world.request("DELETE /metrics", "", "");
     assert_eq!(status(&other), 405);
     assert_has(&other, &["Allow: GET, HEAD\r\n"]);
-    let path = "PUT /api/properties/hystrix.command.cart.circuitBreaker.enabled";
+    let path = "PUT /api/settings/route.cart.limit.max";
     assert_eq!(status(&world.change(path, &"x".repeat(5000))), 413);
     let token = "Authorization: Bearer full-token\r\n";
     assert_eq!(status(&world.request(path, token, "maybe")), 422);

@@ -1,4 +1,4 @@
-//! `hystrix.stream` and its sister streams: W1, W3 to W6, W9, P55 to P57.
+//! `hystrix.stream`: W1, W3 to W6, W9, P55, P57.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -74,22 +74,16 @@ fn assert_quiet(world: &World, stream: &mut Stream) {
 #[test]
 fn a_stream_is_an_uncached_response_of_events() {
     let world = World::new();
-    for path in [
-        "/hystrix.stream",
-        "/hystrix/config.stream",
-        "/hystrix/utilization.stream",
-    ] {
-        let mut stream = Stream::open(&world, path);
-        assert_eq!(status(&stream.head), 200);
-        let fields = [
-            "\r\nContent-Type: text/event-stream;charset=UTF-8\r\n",
-            "\r\nCache-Control: no-cache, no-store, max-age=0, must-revalidate\r\n",
-            "\r\nPragma: no-cache\r\n",
-        ];
-        assert_has(&stream.head, &fields);
-        assert!(!stream.head.contains("Content-Length"));
-        assert!(stream.next().starts_with("data: {"));
-    }
+    let mut stream = Stream::open(&world, "/hystrix.stream");
+    assert_eq!(status(&stream.head), 200);
+    let fields = [
+        "\r\nContent-Type: text/event-stream;charset=UTF-8\r\n",
+        "\r\nCache-Control: no-cache, no-store, max-age=0, must-revalidate\r\n",
+        "\r\nPragma: no-cache\r\n",
+    ];
+    assert_has(&stream.head, &fields);
+    assert!(!stream.head.contains("Content-Length"));
+    assert!(stream.next().starts_with("data: {"));
 }
 
 #[test]
@@ -107,30 +101,6 @@ fn the_dashboard_gets_a_sample_each_500_ms_with_commands_first() {
 }
 
 #[test]
-fn the_sister_streams_have_periods_of_their_own_and_pings_in_between() {
-    let world = World::new();
-    let mut config = Stream::open(&world, "/config.stream");
-    assert_has(&config.next(), &["data: {", "cart"]);
-    for half_second in 1..=10 {
-        world.clock.advance(millis(500));
-        let piece = config.next();
-        match half_second {
-            10 => assert!(piece.starts_with("data: {"), "after 5 s"),
-            _ => assert_eq!(piece, PING),
-        }
-    }
-    assert_quiet(&world, &mut config);
-    world.clock.advance(millis(1));
-    assert_eq!(config.next(), PING);
-    let mut utilization = Stream::open(&world, "/utilization.stream");
-    for _ in 0..3 {
-        assert!(utilization.next().starts_with("data: {"));
-        assert_quiet(&world, &mut utilization);
-        world.clock.advance(millis(1));
-    }
-}
-
-#[test]
 fn a_stream_without_commands_has_pings_each_500_ms() {
     let world = World::new();
     assert!(world.gateway.isolation.remove("cart"));
@@ -145,16 +115,13 @@ fn a_stream_without_commands_has_pings_each_500_ms() {
 #[test]
 fn a_sixth_client_is_refused_until_one_leaves() {
     let world = World::new();
-    let paths = ["/hystrix.stream", "/config.stream", "/utilization.stream"];
     let mut open: Vec<Stream> = (0..5)
-        .map(|number| Stream::open(&world, paths[number % 3]))
+        .map(|_| Stream::open(&world, "/hystrix.stream"))
         .collect();
     assert!(open.iter().all(|stream| status(&stream.head) == 200));
-    for path in paths {
-        let refused = world.get(path);
-        assert_eq!(status(&refused), 503);
-        assert_has(&refused, &["at most 5 clients"]);
-    }
+    let refused = world.get("/hystrix.stream");
+    assert_eq!(status(&refused), 503);
+    assert_has(&refused, &["at most 5 clients"]);
     // A place is free as soon as its client has left, not only at its next sample.
     drop(open.remove(1));
     tidegate_testkit::until("the place is free", || {
@@ -176,9 +143,7 @@ fn after_the_shutdown_streams_end_and_clients_are_refused() {
     assert!(stream.next().starts_with("data: "));
     world.admin.close_streams();
     assert_eq!(stream.next(), "", "the stream has its end");
-    for path in ["/hystrix.stream", "/config.stream", "/utilization.stream"] {
-        assert_eq!(status(&world.get(path)), 503);
-    }
+    assert_eq!(status(&world.get("/hystrix.stream")), 503);
     assert_eq!(status(&world.get("/live")), 200);
     world.admin.close(millis(1)).wait().unwrap();
 }

@@ -3,8 +3,6 @@
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 
-use tidegate::isolate::PropertySource as _;
-
 use crate::operation::{World, operated};
 use crate::steps::no_forks;
 use crate::*;
@@ -213,55 +211,6 @@ fn a_drained_server_gets_no_requests_and_stays_drained_after_a_reload() {
     assert!(!snapshot.contains("\"draining\":true"), "{snapshot}");
     let unknown = world.change("POST /api/servers/back/10.9.9.9:1/drain", "");
     assert_eq!(unknown.status(), "404");
-}
-
-#[test]
-fn a_property_changes_a_route_at_once_and_survives_a_reload() {
-    let back = Upstream::new();
-    let world = World::with_route(&[&back], "limit = 5");
-    let name = "hystrix.command.shop.execution.isolation.semaphore.maxConcurrentRequests";
-    let changed = world.change(&format!("PUT /api/properties/{name}"), "1");
-    assert_eq!(changed.status(), "200");
-    world.operation.reload("SIGHUP").unwrap();
-    let _first = world.send(GET);
-    let mut server = back.accept();
-    server.message();
-    let refused = world.send(GET).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
-    let settings = world.get("/api/settings").body;
-    let value = format!("\"value\":\"1\",\"origin\":\"property {name}\"");
-    assert!(settings.contains(&value), "{settings}");
-}
-
-#[test]
-fn a_property_is_removed_with_its_route() {
-    let back = Upstream::new();
-    let world = World::with_route(&[&back], "tunnel = {}");
-    let name = |key: &str| format!("hystrix.command.{key}.circuitBreaker.forceOpen");
-    for key in ["shop", "shop:tunnel", "later"] {
-        let changed = world.change(&format!("PUT /api/properties/{}", name(key)), "true");
-        assert_eq!(changed.status(), "200", "{key}");
-    }
-    let reload = |text: &str| {
-        world.files.write("/tidegate.toml", &operated(text));
-        world.operation.reload("SIGHUP").unwrap();
-        let mut names = world.parts.properties.names();
-        names.sort();
-        names
-    };
-    // The tunnel goes, then the route. The route `later` may still come.
-    let plain = route(&[&back], "");
-    assert_eq!(reload(&plain), [name("later"), name("shop")]);
-    let renamed = plain.replace("route.shop", "route.cart");
-    assert_eq!(reload(&renamed), [name("later")]);
-    let changes = world.parts.reports.events.latest();
-    let removed = format!("{} removed: its route is gone", name("shop"));
-    assert!(changes.iter().any(|change| change.what == removed));
-    // A route with its name begins anew.
-    assert_eq!(reload(&plain), [name("later")]);
-    let mut client = world.send(GET);
-    back.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
 }
 
 #[test]
@@ -530,65 +479,4 @@ fn the_streams_of_a_running_gateway_show_its_routes_at_once_and_each_period() {
     // At the end the streams end, and the listener with them.
     world.operation.close();
     assert!(stream.rest().ends_with("0\r\n\r\n"));
-}
-
-/// Reads a piece of a stream.
-fn piece(stream: &mut Peer) -> String {
-    let mut got = String::new();
-    while !got.ends_with("\n\n\r\n") {
-        got += &stream.bytes(1);
-    }
-    got
-}
-
-/// The variables have dots in their names, as the properties of Hystrix.
-#[test]
-fn the_periods_and_the_clients_of_the_streams_are_read_from_the_environment() {
-    let variables = &[
-        ("hystrix.stream.dashboard.intervalInMilliseconds", "300"),
-        ("hystrix.stream.config.intervalInMilliseconds", "200"),
-        ("hystrix.stream.utilization.intervalInMilliseconds", "100"),
-        ("hystrix.config.stream.maxConcurrentConnections", "3"),
-    ];
-    let world = World::with_variables("[route.r]\nrespond = 200\n", variables).unwrap();
-    let back = Upstream::new();
-    let text = operated(&route(&[&back], ""));
-    world.files.write("/tidegate.toml", &text);
-    world.operation.reload("test").unwrap();
-    let open = |name: &str| {
-        let mut stream = world.operator(&format!("GET /{name}.stream"), "", "");
-        assert!(stream.head().starts_with("HTTP/1.1 200 "), "{name}");
-        assert!(piece(&mut stream).contains("data: {"), "{name}");
-        stream
-    };
-    let mut streams = [
-        (3, open("hystrix")),
-        (2, open("config")),
-        (1, open("utilization")),
-    ];
-    assert_eq!(world.get("/hystrix.stream").status(), "503");
-    for step in 1..=6 {
-        world.clock.advance(Duration::from_millis(100));
-        for (every, stream) in &mut streams {
-            if step % *every == 0 {
-                assert!(piece(stream).contains("data: {"), "{every} {step}");
-            }
-            // Whatever else was sent before would come first.
-            let home = world.parts.own.loops().next();
-            home.submit(|| ()).unwrap().wait().unwrap();
-            stream.0.set_nonblocking(true);
-            let more = stream.0.peek(&mut [0]).map_err(|why| why.kind());
-            assert_eq!(more, Err(io::ErrorKind::WouldBlock), "{every} {step}");
-            stream.0.set_nonblocking(false);
-        }
-    }
-}
-
-#[test]
-fn a_variable_of_the_streams_that_is_no_number_stops_the_start() {
-    let variables = &[("hystrix.config.stream.maxConcurrentConnections", "many")];
-    let started = World::with_variables("[route.r]\nrespond = 200\n", variables);
-    let why = started.err().unwrap();
-    let name = "`hystrix.config.stream.maxConcurrentConnections` is not a positive whole number";
-    assert!(why.contains(name), "{why}");
 }

@@ -88,22 +88,14 @@ impl World {
         Self::made(text, resolver, None, 1).unwrap()
     }
 
-    /// Makes a gateway whose environment has these variables besides.
-    ///
-    /// # Errors
-    ///
-    /// Why it does not start.
-    pub(crate) fn with_variables(
-        text: &str,
-        variables: &'static [(&str, &str)],
-    ) -> Result<Self, String> {
+    /// Makes a gateway that calls `before` each time that it reads a variable.
+    pub(crate) fn with_reader(text: &str, before: impl Fn() + Send + Sync + 'static) -> Self {
         let read = move |name: &str| {
-            let mut own = variables.iter().filter(|(own, _)| *own == name);
-            let own = own.next().map(|(_, value)| (*value).to_owned());
-            own.or_else(|| variable(name))
+            before();
+            variable(name)
         };
         let parts = (Resolver::system(), None, 1);
-        Self::made_with(operated(text), parts, Arc::new(read))
+        Self::made_with(operated(text), parts, Arc::new(read)).unwrap()
     }
 
     /// Makes a gateway whose wall clock starts at this time after 1970, and follows the other one.
