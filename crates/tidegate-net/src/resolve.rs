@@ -171,9 +171,7 @@ mod tests {
         assert!(addresses.iter().all(|address| address.ip().is_loopback()));
         assert!(!addresses.is_empty() && addresses.iter().all(|address| address.port() == 80));
         let why = system_resolver()("no such name", 80).wait().unwrap_err();
-        let why = why.downcast_ref::<NetError>();
-        assert!(
-            matches!(why, Some(NetError::ResolveFailed { name, .. }) if name == "no such name")
-        );
+        let why = why.to_string();
+        assert!(why.contains("`no such name` cannot be resolved"), "{why}");
     }
 }
