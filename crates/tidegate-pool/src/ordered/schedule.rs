@@ -1,14 +1,9 @@
 //! The methods of an ordered view that schedule tasks.
 
-use std::time::Duration;
-
-use tidegate_core::Rejected;
-use tidegate_promise::Completion;
-
 use super::view::OrderedView;
-use crate::schedule::{Missed, Period, PeriodError, once, repeat};
+use crate::schedule::schedule_methods;
 
-impl OrderedView {
+schedule_methods! {
     /// Runs `run` once, in the order of this view, `after` from now. A delay that is too long to
     /// represent never ends.
     ///
@@ -46,69 +41,5 @@ impl OrderedView {
     /// assert_eq!(report.wait()?, "the report");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn schedule<T, F>(&self, after: Duration, run: F) -> Result<Completion<T>, Rejected<F>>
-    where
-        T: Send + 'static,
-        F: FnOnce() -> T + Send + 'static,
-    {
-        once(&self.shared, after, run)
-    }
-
-    /// Runs `run` after `first` and then every `period`, measured from start to start. Missed runs
-    /// are made up for. A run never overlaps the previous one. The completion never succeeds: it
-    /// ends as cancelled, or as failed if `run` panics.
-    ///
-    /// A run that is refused is reported and counted as for [`OrderedView::schedule`] and is
-    /// left out. So is a run for which there is no thread. The task stays scheduled.
-    ///
-    /// # Errors
-    ///
-    /// [`PeriodError`] if the period is zero, the pool takes no more jobs, or no thread can be
-    /// started for its timer.
-    pub fn schedule_at_fixed_rate<F>(
-        &self,
-        first: Duration,
-        period: Duration,
-        run: F,
-    ) -> Result<Completion<()>, PeriodError>
-    where
-        F: FnMut() + Send + 'static,
-    {
-        self.schedule_at_rate(first, period, Missed::default(), run)
-    }
-
-    /// [`OrderedView::schedule_at_fixed_rate`] with a policy for missed runs.
-    ///
-    /// # Errors
-    ///
-    /// As for [`OrderedView::schedule_at_fixed_rate`].
-    pub fn schedule_at_rate<F>(
-        &self,
-        first: Duration,
-        period: Duration,
-        missed: Missed,
-        run: F,
-    ) -> Result<Completion<()>, PeriodError>
-    where
-        F: FnMut() + Send + 'static,
-    {
-        repeat(&self.shared, first, Period::rate(period, missed)?, run)
-    }
-
-    /// Runs `run` after `first`, and then again `pause` after the end of each run.
-    ///
-    /// # Errors
-    ///
-    /// As for [`OrderedView::schedule_at_fixed_rate`].
-    pub fn schedule_with_fixed_delay<F>(
-        &self,
-        first: Duration,
-        pause: Duration,
-        run: F,
-    ) -> Result<Completion<()>, PeriodError>
-    where
-        F: FnMut() + Send + 'static,
-    {
-        repeat(&self.shared, first, Period::delay(pause)?, run)
-    }
+    OrderedView
 }

@@ -1,14 +1,9 @@
 //! The methods of a pool that schedule tasks.
 
-use std::time::Duration;
-
-use tidegate_core::Rejected;
-use tidegate_promise::Completion;
-
 use super::handle::WorkerPool;
-use crate::schedule::{Missed, Period, PeriodError, once, repeat};
+use crate::schedule::schedule_methods;
 
-impl WorkerPool {
+schedule_methods! {
     /// Runs `run` once on a thread of the pool, `after` from now. A delay that is too long to
     /// represent never ends.
     ///
@@ -43,69 +38,5 @@ impl WorkerPool {
     /// assert_eq!(report.wait()?, "the report");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn schedule<T, F>(&self, after: Duration, run: F) -> Result<Completion<T>, Rejected<F>>
-    where
-        T: Send + 'static,
-        F: FnOnce() -> T + Send + 'static,
-    {
-        once(&self.shared, after, run)
-    }
-
-    /// Runs `run` after `first` and then every `period`, measured from start to start. Missed runs
-    /// are made up for. A run never overlaps the previous one. The completion never succeeds: it
-    /// ends as cancelled, or as failed if `run` panics.
-    ///
-    /// A run that the pool refuses is reported and counted as for [`WorkerPool::schedule`] and is
-    /// left out. So is a run for which there is no thread. The task stays scheduled.
-    ///
-    /// # Errors
-    ///
-    /// [`PeriodError`] if the period is zero, the pool takes no more jobs, or no thread can be
-    /// started for its timer.
-    pub fn schedule_at_fixed_rate<F>(
-        &self,
-        first: Duration,
-        period: Duration,
-        run: F,
-    ) -> Result<Completion<()>, PeriodError>
-    where
-        F: FnMut() + Send + 'static,
-    {
-        self.schedule_at_rate(first, period, Missed::default(), run)
-    }
-
-    /// [`WorkerPool::schedule_at_fixed_rate`] with a policy for missed runs.
-    ///
-    /// # Errors
-    ///
-    /// As for [`WorkerPool::schedule_at_fixed_rate`].
-    pub fn schedule_at_rate<F>(
-        &self,
-        first: Duration,
-        period: Duration,
-        missed: Missed,
-        run: F,
-    ) -> Result<Completion<()>, PeriodError>
-    where
-        F: FnMut() + Send + 'static,
-    {
-        repeat(&self.shared, first, Period::rate(period, missed)?, run)
-    }
-
-    /// Runs `run` after `first`, and then again `pause` after the end of each run.
-    ///
-    /// # Errors
-    ///
-    /// As for [`WorkerPool::schedule_at_fixed_rate`].
-    pub fn schedule_with_fixed_delay<F>(
-        &self,
-        first: Duration,
-        pause: Duration,
-        run: F,
-    ) -> Result<Completion<()>, PeriodError>
-    where
-        F: FnMut() + Send + 'static,
-    {
-        repeat(&self.shared, first, Period::delay(pause)?, run)
-    }
+    WorkerPool
 }

@@ -110,13 +110,6 @@ impl Monitor {
         self.watch().on_call.threads()
     }
 
-    /// Returns how often no stand-in was available: the monitor has its maximum, or the system
-    /// could not start a thread. See
-    /// [`without_stand_in`](crate::strategy::StrategyMetrics::without_stand_in).
-    pub fn failed_stand_ins(&self) -> u64 {
-        self.watch().on_call.failed()
-    }
-
     /// Returns the number of scans so far.
     pub fn scans(&self) -> u64 {
         self.watch().scans()

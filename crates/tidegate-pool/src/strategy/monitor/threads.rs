@@ -13,7 +13,7 @@
 //! * Dropping a [`StandIn`] ends its thread. None is kept after the monitor has stopped.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::internal::contain;
@@ -32,9 +32,6 @@ pub(crate) struct StandInPool {
     list: Mutex<List>,
     /// Set if the system could not start a thread since the monitor's last scan.
     refused: AtomicBool,
-    /// How often no stand-in was available, because the maximum was reached or the system could not
-    /// start a thread. Requests after the monitor has stopped are not counted.
-    failed: AtomicU64,
     /// The number of stand-ins that are producing.
     on_duty: AtomicUsize,
 }
@@ -61,7 +58,6 @@ impl StandInPool {
             most,
             list: Mutex::default(),
             refused: AtomicBool::new(false),
-            failed: AtomicU64::new(0),
             on_duty: AtomicUsize::new(0),
         }
     }
@@ -80,7 +76,6 @@ impl StandInPool {
         // After a refusal, do not start a thread again before the monitor's next scan: it takes
         // time.
         if list.threads >= self.most || self.refused.load(Ordering::Relaxed) {
-            self.failed.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         list.threads += 1;
@@ -95,7 +90,6 @@ impl StandInPool {
             return Some(one);
         }
         self.refused.store(true, Ordering::Relaxed);
-        self.failed.fetch_add(1, Ordering::Relaxed);
         self.lock().threads -= 1;
         None
     }
@@ -144,11 +138,6 @@ impl StandInPool {
     /// Returns the number of threads that have not ended.
     pub(crate) fn threads(&self) -> usize {
         self.lock().threads
-    }
-
-    /// Returns how often no stand-in was available.
-    pub(crate) fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {
