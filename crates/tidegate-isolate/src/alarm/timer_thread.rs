@@ -221,13 +221,18 @@ impl Shared {
     /// Expires all calls and runs all tasks that are due; returns the next deadline and the number
     /// of calls made so far.
     fn look(&self, now: u64) -> (u64, u64) {
-        let flights: Vec<_> = self.flights().clone();
         let (mut next, mut calls) = (u64::MAX, 0_u64);
-        for flight in &flights {
-            next = next.min(flight.expire_if_due(now, self));
+        let mut due = Vec::new();
+        for flight in &*self.flights() {
+            match flight.next_deadline() {
+                at if at <= now => due.push(Arc::clone(flight)),
+                at => next = next.min(at),
+            }
             calls = calls.wrapping_add(flight.calls());
         }
-        drop(flights);
+        for flight in due {
+            next = next.min(flight.expire_if_due(now, self));
+        }
         loop {
             let mut tasks = self.tasks();
             let Some(due) = tasks.pop_due(now) else {

@@ -224,6 +224,14 @@ impl Flight {
         unpoisoned(listeners)
     }
 
+    /// Returns the time at which the call in flight is due, or `u64::MAX` if there is none.
+    pub(crate) fn next_deadline(&self) -> u64 {
+        match self.word.look() {
+            Some(_) => self.deadline.load(Ordering::Relaxed),
+            None => u64::MAX,
+        }
+    }
+
     /// Expires the call if it is in flight and due at `now`. Returns the time at which it is due,
     /// or `u64::MAX` if no call is in flight any more.
     pub(crate) fn expire_if_due(&self, now: u64, callbacks: &impl CallbackRunner) -> u64 {

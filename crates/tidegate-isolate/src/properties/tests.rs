@@ -1,6 +1,5 @@
 //! Precedence, defaults and rejections of properties.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,71 +85,6 @@ fn pools_have_their_own_names() {
     );
     assert_eq!(config.pool.effective_max(), 4, "it does not diverge");
     assert_eq!(invalid, []);
-}
-
-#[test]
-fn every_default_is_the_one_of_the_table() {
-    let config = CommandConfig::default();
-    let values = |table: &[Property]| -> HashMap<_, _> {
-        let values = table.iter();
-        values
-            .map(|property| (property.name, (property.get)(&config)))
-            .collect()
-    };
-    let (commands, pools) = (values(&COMMAND), values(&POOL));
-    for (name, value) in [
-        ("execution.isolation.thread.timeoutInMilliseconds", "1000"),
-        ("execution.timeout.enabled", "true"),
-        ("execution.isolation.thread.interruptOnTimeout", "true"),
-        (
-            "execution.isolation.thread.interruptOnFutureCancel",
-            "false",
-        ),
-        (LIMIT, "10"),
-        ("threadPoolKeyOverride", ""),
-        ("fallback.enabled", "true"),
-        ("fallback.isolation.semaphore.maxConcurrentRequests", "10"),
-        ("fallback.timeoutInMilliseconds", "1000"),
-        ("circuitBreaker.enabled", "true"),
-        ("circuitBreaker.requestVolumeThreshold", "20"),
-        ("circuitBreaker.sleepWindowInMilliseconds", "5000"),
-        ("circuitBreaker.errorThresholdPercentage", "50"),
-        ("circuitBreaker.forceOpen", "false"),
-        ("circuitBreaker.forceClosed", "false"),
-        ("metrics.rollingStats.timeInMilliseconds", "10000"),
-        ("metrics.rollingStats.numBuckets", "10"),
-        ("metrics.rollingPercentile.enabled", "true"),
-        ("metrics.rollingPercentile.timeInMilliseconds", "60000"),
-        ("metrics.rollingPercentile.numBuckets", "6"),
-        ("metrics.healthSnapshot.intervalInMilliseconds", "500"),
-        ("circuitBreaker.window.timeInMilliseconds", "10000"),
-        ("circuitBreaker.window.calls", ""),
-        ("circuitBreaker.probes.maxConcurrentRequests", "1"),
-        ("circuitBreaker.probes.requiredSuccesses", "1"),
-        ("circuitBreaker.probes.timeoutInMilliseconds", "60000"),
-        ("circuitBreaker.ramp.timeInMilliseconds", "0"),
-        ("requestCache.enabled", "true"),
-        ("requestLog.enabled", "true"),
-        ("execution.isolation.strategy", "SEMAPHORE"),
-    ] {
-        assert_eq!(
-            commands.get(name).map(String::as_str),
-            Some(value),
-            "{name}"
-        );
-    }
-    for (name, value) in [
-        ("coreSize", "10"),
-        ("maximumSize", ""),
-        ("maxQueueSize", "0"),
-        ("queueSizeRejectionThreshold", ""),
-        ("keepAliveTimeMinutes", "1"),
-        ("allowMaximumSizeToDivergeFromCoreSize", "false"),
-        ("metrics.rollingStats.timeInMilliseconds", "10000"),
-        ("metrics.rollingStats.numBuckets", "10"),
-    ] {
-        assert_eq!(pools.get(name).map(String::as_str), Some(value), "{name}");
-    }
 }
 
 #[test]

@@ -1,4 +1,3 @@
 //! Tests of the crate as a whole that need private items.
 
 mod properties_page;
-mod property_docs;

@@ -1,17 +1,13 @@
 //! User code of one command that does not return blocks no other command. Each kind of user code
 //! blocks here, and calls of another command still end at their timeout.
 
-use std::future::{Pending, pending};
-use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tidegate_core::{CancelToken, ManualClock};
 use tidegate_isolate::{
-    BreakerConfig, BreakerTransition, BreakerWindow, Call, CallStage, Cause, Collapser,
-    CollapserConfig, CollapserScope, Command, Criticality, Event, Hedge, Isolation,
-    IsolationBuilder, Key, PermitConfig, Rejection, Retry,
+    BreakerConfig, BreakerTransition, BreakerWindow, CallStage, Cause, Collapser, CollapserConfig,
+    CollapserScope, Command, Event, Isolation, IsolationBuilder, Key, Rejection,
 };
 use tidegate_testkit::{Counter, Gate, WATCHDOG, until};
 
@@ -28,19 +24,6 @@ impl Stay {
     fn stay(&self) {
         self.inside.hit();
         self.leave.wait();
-    }
-
-    /// Returns a value that blocks in its `Drop`.
-    fn on_drop(&self) -> StaysOnDrop {
-        StaysOnDrop(self.clone())
-    }
-}
-
-struct StaysOnDrop(Stay);
-
-impl Drop for StaysOnDrop {
-    fn drop(&mut self) {
-        self.0.stay();
     }
 }
 
@@ -177,23 +160,6 @@ fn hooks_of_tokens() {
 }
 
 #[test]
-fn hooks_of_a_token_that_are_dropped_uncalled() {
-    let fixture = Fixture::new();
-    let slow = builder("slow").timeout(SECOND);
-    let slow = slow.build(&fixture.isolation).unwrap();
-    std::thread::scope(|scope| {
-        let (slow, stays) = (&slow, fixture.stay.on_drop());
-        scope.spawn(move || {
-            slow.run(move |cancel| {
-                cancel.on_cancel(move || drop(stays)).forget();
-                Ok(1)
-            })
-        });
-        fixture.check(1);
-    });
-}
-
-#[test]
 fn listeners_of_a_breaker() {
     let fixture = Fixture::with(|isolation, stay| {
         isolation.on_transition(move |change: &BreakerTransition| {
@@ -247,160 +213,6 @@ fn hooks_and_listeners_of_the_isolation() {
     });
     fixture.clock.jump(SECOND);
     fixture.check(7);
-}
-
-#[test]
-fn the_drop_of_queued_work() {
-    let fixture = Fixture::new();
-    let slow = fixture.threads(1).build(&fixture.isolation).unwrap();
-    let leave = fixture.stay.leave.clone();
-    let inside = Gate::new();
-    let open = inside.clone();
-    let _held = slow.call().timeout(SECOND * 60).queue(move |_| {
-        open.open();
-        leave.wait();
-        Ok(1)
-    });
-    inside.wait();
-    for _ in 0..3 {
-        let stays = fixture.stay.on_drop();
-        drop(slow.queue(move |_| {
-            let _stays = stays;
-            Ok(1)
-        }));
-    }
-    fixture.clock.jump(SECOND);
-    fixture.check(3);
-}
-
-#[test]
-fn the_drop_of_displaced_work() {
-    let fixture = Fixture::new();
-    let build = |key: &str| {
-        let command = builder(key).pool("one").threads(pool_of(1, 1));
-        command.timeout(SECOND).build(&fixture.isolation).unwrap()
-    };
-    let (slow, other) = (build("slow"), build("other"));
-    let _held = fixture.begin(&other);
-    let stays = fixture.stay.on_drop();
-    let call = slow.call().criticality(Criticality::Sheddable);
-    drop(call.queue(move |_| {
-        let _stays = stays;
-        Ok(1)
-    }));
-    let call = other.call().criticality(Criticality::Critical);
-    let mut displacing = call.queue(|_| Ok(2));
-    fixture.clock.jump(SECOND);
-    let error = displacing.wait_timeout(WATCHDOG).unwrap_err().failure();
-    assert!(
-        error
-            .expect("it has the place, and times out")
-            .is_timed_out()
-    );
-    fixture.check(1);
-}
-
-#[test]
-fn results_that_come_too_late() {
-    let fixture = Fixture::new();
-    let slow = Command::<StaysOnDrop, ()>::builder("slow").group("tests");
-    let slow = slow.threads(pool_of(2, 0)).timeout(SECOND);
-    let slow = slow.build(&fixture.isolation).unwrap();
-    let (go_on, inside) = (Gate::new(), Gate::new());
-    let (until, open, stays) = (go_on.clone(), inside.clone(), fixture.stay.on_drop());
-    let mut answer = slow.queue(move |_| {
-        open.open();
-        until.wait();
-        Ok(stays)
-    });
-    inside.wait();
-    fixture.clock.jump(SECOND);
-    assert!(answer.wait_timeout(WATCHDOG).is_err());
-    go_on.open();
-    fixture.check(1);
-}
-
-/// A waker that blocks when it is called.
-struct StayingWaker(Stay);
-
-impl Wake for StayingWaker {
-    fn wake(self: Arc<Self>) {
-        self.0.stay();
-    }
-}
-
-fn poll<F: Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(waker))
-}
-
-#[test]
-fn wakers() {
-    let fixture = Fixture::new();
-    let waker = Waker::from(Arc::new(StayingWaker(fixture.stay.clone())));
-    let slow = builder("slow").permits(PermitConfig {
-        max_wait: SECOND,
-        ..PermitConfig::from(1)
-    });
-    let slow = slow.timeout(SECOND).build(&fixture.isolation).unwrap();
-    let mut running = pin!(slow.run_async(|_| pending()));
-    assert!(poll(running.as_mut(), &waker).is_pending());
-    let mut waiting = pin!(slow.run_async(|_| pending()));
-    assert!(poll(waiting.as_mut(), &waker).is_pending());
-
-    let quick = builder("quick").build(&fixture.isolation).unwrap();
-    for _ in 0..20 {
-        quick.run(|_| Ok(1)).unwrap();
-    }
-    let mut hedged =
-        pin!(Hedge::default().run_async(quick.call(), |call| call.run_async(|_| pending())));
-    assert!(poll(hedged.as_mut(), &waker).is_pending());
-
-    let retry = Retry::attempts(2).backoff(SECOND, 1.0);
-    let retry = retry.jitter(0.0);
-    let attempt = |call: Call<u32, &'static str>| call.run_async(|_| async { Err("no") });
-    let mut again = pin!(retry.run_async(quick.call(), attempt));
-    assert!(poll(again.as_mut(), &waker).is_pending());
-    fixture.clock.jump(SECOND);
-    fixture.check(4);
-}
-
-/// A waker that blocks when its last clone is dropped.
-struct DroppedWaker(#[expect(dead_code, reason = "its drop is what counts")] StaysOnDrop);
-
-impl Wake for DroppedWaker {
-    fn wake(self: Arc<Self>) {}
-}
-
-fn never(_: CancelToken) -> Pending<Result<u32, &'static str>> {
-    pending()
-}
-
-#[test]
-fn the_drop_of_wakers() {
-    let fixture = Fixture::new();
-    let slow = builder("slow").permits(PermitConfig {
-        max_wait: SECOND,
-        ..PermitConfig::from(1)
-    });
-    let slow = slow.timeout(SECOND).build(&fixture.isolation).unwrap();
-    let stays = || Waker::from(Arc::new(DroppedWaker(fixture.stay.on_drop())));
-    std::thread::scope(|scope| {
-        let call = || Box::pin(slow.run_async(never));
-        let mut running = call();
-        let first = stays();
-        assert!(poll(running.as_mut(), &first).is_pending());
-        let mut waiting = call();
-        let second = stays();
-        assert!(poll(waiting.as_mut(), &second).is_pending());
-        for (mut future, waker) in [(running, first), (waiting, second)] {
-            scope.spawn(move || {
-                drop(waker);
-                // Replaces the old waker, whose last clone is dropped.
-                let _ = poll(future.as_mut(), Waker::noop());
-            });
-        }
-        fixture.check(2);
-    });
 }
 
 #[test]

@@ -1,19 +1,18 @@
 //! Panics of user code that no caller sees are reported to the hook of the isolation.
 
 use std::collections::HashMap;
-use std::future::{Future, pending};
+use std::future::pending;
 use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
     AdaptiveLimit, BreakerConfig, BreakerWindow, Collapser, CollapserConfig, CollapserScope,
-    Command, Isolation, IsolationBuilder, PermitConfig,
+    Command, Isolation, IsolationBuilder,
 };
 use tidegate_testkit::{Gate, WATCHDOG};
 
-use crate::support::{Numbers, SECOND, builder, poll_once, pool_of, while_inside};
+use crate::support::{SECOND, builder, poll_once, pool_of};
 
 /// The reports that the hook of an isolation received.
 #[derive(Clone, Default)]
@@ -45,15 +44,6 @@ fn reporting(
         .clock(&clock)
         .on_unhandled(move |source, what| own.note(format!("{source}: {what}")));
     (clock, with(isolation).build().unwrap(), received)
-}
-
-/// A waker that panics.
-struct BadWaker(&'static str);
-
-impl Wake for BadWaker {
-    fn wake(self: Arc<Self>) {
-        panic!("{}", self.0);
-    }
 }
 
 #[test]
@@ -98,15 +88,9 @@ fn what_the_end_of_a_time_calls_is_reported_when_it_panics() {
         token.on_cancel(|| panic!("hook of a token")).forget();
         pending()
     }));
-    let waker = Waker::from(Arc::new(BadWaker("waker of a call")));
-    assert!(
-        call.as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    assert!(poll_once(call.as_mut()).is_pending());
     clock.advance(SECOND);
     received.wait_for("a: a hook panicked: hook of a token");
-    received.wait_for("waker of a call");
 }
 
 #[test]
@@ -129,20 +113,6 @@ fn what_a_caller_causes_is_reported_when_it_panics() {
     go_on.open();
     received.wait_for("a: a hook panicked: hook of a token");
     received.wait_for("listener of a result");
-    // A returned permit wakes a future that waits for one.
-    let permits = PermitConfig {
-        max_wait: SECOND,
-        ..PermitConfig::from(1)
-    };
-    let permits: Numbers = builder("b").permits(permits).build(&isolation).unwrap();
-    let mut waits = pin!(permits.run_async(|_| async { Ok(1) }));
-    while_inside(&permits, 1, || {
-        let waker = Waker::from(Arc::new(BadWaker("waker of a waiter")));
-        let polled = waits.as_mut().poll(&mut Context::from_waker(&waker));
-        assert!(polled.is_pending());
-    });
-    assert_eq!(poll_once(waits), Poll::Ready(Ok(1)));
-    received.wait_for("b: a hook panicked: waker of a waiter");
 }
 
 /// A propagator that panics when it installs its context, or when it restores the previous one.

@@ -130,46 +130,11 @@ fn a_listener_of_properties_may_change_them() {
     assert_eq!(a.config().permits.limit, 3);
 }
 
-/// A waker that changes a property on another thread, and waits until it is changed.
-struct Changes(Properties, Gate);
-
-impl Wake for Changes {
-    fn wake(self: Arc<Self>) {
-        let properties = self.0.clone();
-        let set = std::thread::scope(|scope| {
-            let other = scope.spawn(move || properties.set(VOLUME, "9"));
-            other.join().unwrap()
-        });
-        set.unwrap();
-        self.1.open();
-    }
-}
-
 fn patient() -> PermitConfig {
     PermitConfig {
         max_wait: HOUR,
         ..PermitConfig::from(1)
     }
-}
-
-#[test]
-fn a_waker_may_change_properties_when_a_property_wakes_it() {
-    let properties = Properties::new();
-    let isolation = Isolation::builder().properties(properties.clone());
-    let isolation = isolation.build().unwrap();
-    let a = builder("a").permits(patient()).build(&isolation);
-    let a = a.unwrap();
-    let woken = Gate::new();
-    let waker = Waker::from(Arc::new(Changes(properties.clone(), woken.clone())));
-    while_inside(&a, 1, || {
-        let mut waits = pin!(a.run_async(|_| async { Ok(1) }));
-        let polled = waits.as_mut().poll(&mut Context::from_waker(&waker));
-        assert!(polled.is_pending());
-        properties.set(LIMIT, "2").unwrap();
-        woken.wait();
-        assert_eq!(poll_once(waits), Poll::Ready(Ok(1)));
-    });
-    assert_eq!(a.config().breaker.min_calls, 9);
 }
 
 #[test]
