@@ -9,15 +9,8 @@ use tidegate::signal;
 /// Returns `true` for fields that neither the client nor the server sets by itself.
 fn passes(name: &str) -> bool {
     let own = ["content-length", "date", "expect", "host", "trailer"];
-    let of_connection = [
-        "connection",
-        "keep-alive",
-        "te",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    let is = |own: &&str| name.eq_ignore_ascii_case(own);
-    !own.iter().any(is) && !of_connection.iter().any(is)
+    let is_own = |own: &&str| name.eq_ignore_ascii_case(own);
+    !own.iter().any(is_own) && !name.eq_ignore_ascii_case("transfer-encoding")
 }
 
 /// Sends a request on, and its response back. Returns `None` if one side leaves: dropping the
@@ -46,7 +39,7 @@ async fn forward(
         return None;
     };
     let mut back = back.status(response.status());
-    for field in response.head().fields().iter() {
+    for field in response.head().end_to_end() {
         if passes(field.name) {
             back = back.field(field.name, field.value);
         }
@@ -72,18 +65,16 @@ fn main() -> tidegate::Result<()> {
     let (calls, loops) = (client.clone(), group.clone());
     let listen = address.as_deref().unwrap_or("127.0.0.1:0");
     let server = tidegate::http::serve(&group, listen, move |request, response| {
-        let mut head = request.head().to_owned();
-        head.remove_hop_by_hop();
         let query = request.query().map(|query| format!("?{query}"));
         let query = query.unwrap_or_default();
         let url = format!("{upstream}{}{query}", request.path());
         let mut call = calls.request(request.method(), url);
-        for field in head.as_head().fields() {
+        for field in request.head().end_to_end() {
             if passes(field.name) {
                 call = call.field(field.name, field.value);
             }
         }
-        let length = head.as_head().framing().length();
+        let length = request.content_length();
         let (body, back) = (request.into_body(), response.defer());
         // If the loops are ending, the response is dropped: status 500.
         drop(loops.spawn(forward(call, length, body, back)));

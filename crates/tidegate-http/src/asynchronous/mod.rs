@@ -89,7 +89,10 @@ impl HttpServerBuilder<Pinned> {
         B::Error: Into<BoxError>,
     {
         let respond = Arc::new(respond);
-        self.serve_with(address, move || AsyncService::new(Arc::clone(&respond)))
+        self.serve_with(address, move || AsyncService {
+            respond: Arc::clone(&respond),
+            running: Vec::new(),
+        })
     }
 }
 
@@ -98,15 +101,6 @@ struct AsyncService<F> {
     respond: Arc<F>,
     /// Dropped with the connection, which drops the futures.
     running: Vec<CancelOnDrop<()>>,
-}
-
-impl<F> AsyncService<F> {
-    fn new(respond: Arc<F>) -> Self {
-        Self {
-            respond,
-            running: Vec::new(),
-        }
-    }
 }
 
 impl<F, B> Service for AsyncService<F>

@@ -27,7 +27,11 @@ where
     B::Error: Into<super::BoxError>,
     AsyncService<F>: Service,
 {
-    Client::with_service(Limits::default(), AsyncService::new(Arc::new(respond)))
+    let service = AsyncService {
+        respond: Arc::new(respond),
+        running: Vec::new(),
+    };
+    Client::with_service(Limits::default(), service)
 }
 
 fn text(text: impl Into<Bytes>) -> Response<Full<Bytes>> {

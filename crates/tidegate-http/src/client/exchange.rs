@@ -53,24 +53,20 @@ pub struct Exchange<H: ExchangeHandler> {
 impl<H: ExchangeHandler> Exchange<H> {
     #[inline]
     pub(super) fn reused(owner: &Arc<Owner<H>>, idle: Idle<Link<H>>) -> Self {
-        let Idle {
-            connection: link,
-            place,
-        } = idle;
-        link.slot.set_owner(owner);
-        Self {
-            id: link.slot.new_id(),
-            link,
-            stage: Some(Stage::Reused(place)),
-        }
+        Self::new(owner, idle.connection, Stage::Reused(idle.place))
     }
 
     pub(super) fn fresh(owner: &Arc<Owner<H>>, link: Link<H>, lease: Lease<Link<H>>) -> Self {
+        Self::new(owner, link, Stage::New(lease))
+    }
+
+    #[inline]
+    fn new(owner: &Arc<Owner<H>>, link: Link<H>, stage: Stage<H>) -> Self {
         link.slot.set_owner(owner);
         Self {
             id: link.slot.new_id(),
             link,
-            stage: Some(Stage::New(lease)),
+            stage: Some(stage),
         }
     }
 
@@ -81,7 +77,7 @@ impl<H: ExchangeHandler> Exchange<H> {
 
     /// Writes the head of the request. Its body, if it declares one, follows with
     /// [`write`](Exchange::write). `Connection` and the other fields of a connection should have
-    /// been [removed](OwnedRequestHead::remove_hop_by_hop).
+    /// been [left out](crate::codec::RequestHead::to_forward).
     ///
     /// # Errors
     ///

@@ -1,6 +1,5 @@
 //! One host: its pool of connections, and how they are made.
 
-use std::future::Future;
 use std::net::TcpStream;
 #[cfg(unix)]
 use std::path::PathBuf;
@@ -166,14 +165,9 @@ impl<R: ExchangeHandler> Host<R> {
     }
 
     /// Returns loop `at`.
-    fn home(&self, at: usize) -> &EventLoop {
+    pub(super) fn home(&self, at: usize) -> &EventLoop {
         let loops = self.group.loops();
         loops.iter().nth(at).unwrap_or_else(|| loops.next())
-    }
-
-    /// Runs `task` on loop `at`. A loop that has ended drops it.
-    pub(super) fn spawn(&self, at: usize, task: impl Future<Output = ()> + Send + 'static) {
-        drop(self.home(at).spawn(task));
     }
 
     /// Runs `run` on loop `at` after this time.
@@ -195,11 +189,6 @@ impl<R: ExchangeHandler> Host<R> {
     /// Returns the number of a loop, in turn.
     pub(super) fn any_loop(&self, turn: u64) -> usize {
         (turn % self.group.loops().len().max(1) as u64) as usize
-    }
-
-    /// Runs `run` on loop `at`. A loop that has ended drops it.
-    pub(super) fn execute(&self, at: usize, run: impl FnOnce() + Send + 'static) {
-        drop(self.home(at).execute(run));
     }
 
     /// Returns the time of the clock of loop `at`, in nanoseconds.

@@ -52,7 +52,8 @@ impl<R: ExchangeHandler> Host<R> {
         let then = Then(Some(Box::new(then)));
         let depart = Depart::new(move |departure| {
             let task = release(Arc::clone(&host), departure, to, then);
-            host.spawn(from, task);
+            // A loop that has ended drops it.
+            drop(host.home(from).spawn(task));
         });
         idle.connection.channel.fire_event(depart);
     }

@@ -132,7 +132,8 @@ impl<H: ExchangeHandler> Upstream<H> {
                 Ok(Found::New(link, lease)) => Ok(Exchange::fresh(owner, link, lease)),
                 Err((kind, phase)) => Err(ClientError::new(&owner.label, kind, phase, false, true)),
             };
-            shared.host.execute(at, move || then(result));
+            // A loop that has ended drops it.
+            drop(shared.host.home(at).execute(move || then(result)));
         });
         search.start(fresh);
         PendingExchange { search }

@@ -72,10 +72,6 @@ macro_rules! method {
 }
 
 impl RouterBuilder {
-    pub(super) fn new() -> Self {
-        Self::default()
-    }
-
     method!(
         get,
         Get,

@@ -67,7 +67,7 @@ pub(super) struct Routes {
 impl Router {
     /// Begins the description of a router.
     pub fn builder() -> RouterBuilder {
-        RouterBuilder::new()
+        RouterBuilder::default()
     }
 
     pub(super) fn new(routes: Routes) -> Self {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use tidegate_net::FileRange;
 use tidegate_net::internal::StreamRoom;
 use tidegate_promise::Completion;
@@ -16,7 +16,7 @@ use super::interim::interim_head;
 use super::part::ServiceFault;
 use super::part::{PartKind, StreamHead, Whole};
 use super::reply_path::ReplyPath;
-use super::response::INLINE_BODY;
+use super::response::{INLINE_BODY, copy_short};
 use super::spare_output;
 use super::switch::{Switch, SwitchPlan};
 use crate::codec::{BodyFraming, EncodeError, FieldLines, ResponseHead, Version};
@@ -166,61 +166,52 @@ impl DeferredResponse {
     }
 
     /// Ends the response with `body`.
-    pub fn body(mut self, body: impl Into<Bytes>) {
-        let mut body = body.into();
-        let framing = BodyFraming::Length(body.len() as u64);
-        match self.finish(framing) {
-            Ok((sent, close)) => {
-                if sent.is_empty() {
-                    body = Bytes::new();
-                } else if body.len() <= INLINE_BODY {
-                    self.out.put_slice(&body);
-                    body = Bytes::new();
-                }
-                self.send_whole(body, None, close);
-            }
-            Err(mistake) => self.fail(mistake),
-        }
+    pub fn body(self, body: impl Into<Bytes>) {
+        let body = body.into();
+        self.end_with(body.len() as u64, |out| (copy_short(body, out), None));
     }
 
     /// Ends the response with a part of received bytes, as [`body`](Self::body) does. A short one is
     /// copied, and takes no part of their memory.
-    pub fn received_body(mut self, received: &Bytes, body: Range<usize>) {
-        match self.finish(BodyFraming::Length(body.len() as u64)) {
-            Ok((sent, close)) => {
-                let mut rest = Bytes::new();
-                if sent.is_empty() {
-                    // The response to a `HEAD`, for example.
-                } else if body.len() <= INLINE_BODY {
-                    self.out.extend_from_slice(&received[body]);
-                } else {
-                    rest = received.slice(body);
-                }
-                self.send_whole(rest, None, close);
+    pub fn received_body(self, received: &Bytes, body: Range<usize>) {
+        self.end_with(body.len() as u64, |out| {
+            if body.len() > INLINE_BODY {
+                return (received.slice(body), None);
             }
-            Err(mistake) => self.fail(mistake),
-        }
+            out.extend_from_slice(&received[body]);
+            (Bytes::new(), None)
+        });
     }
 
     /// Ends the response with a range of a file, as [`Response::file`](super::Response::file) does.
-    pub fn file(mut self, range: FileRange) {
-        match self.finish(BodyFraming::Length(range.len())) {
+    pub fn file(self, range: FileRange) {
+        self.end_with(range.len(), |_| (Bytes::new(), Some(Box::new(range))));
+    }
+
+    /// Ends the response with a body of this length, unless the client gets none: a short one that is
+    /// written behind the head, one in memory of its own, or a file.
+    fn end_with(
+        mut self,
+        length: u64,
+        body: impl FnOnce(&mut BytesMut) -> (Bytes, Option<Box<FileRange>>),
+    ) {
+        match self.finish(BodyFraming::Length(length)) {
             Ok((sent, close)) => {
-                let file = (!sent.is_empty()).then(|| Box::new(range));
-                self.send_whole(Bytes::new(), file, close);
+                let (body, file) = match sent.is_empty() {
+                    // The response to a `HEAD`, for example.
+                    true => (Bytes::new(), None),
+                    false => body(&mut self.out),
+                };
+                self.end.last(PartKind::Whole(Whole {
+                    head: std::mem::take(&mut self.out),
+                    body,
+                    file,
+                    close,
+                    status: self.head.status_code(),
+                }));
             }
             Err(mistake) => self.fail(mistake),
         }
-    }
-
-    fn send_whole(&mut self, body: Bytes, file: Option<Box<FileRange>>, close: bool) {
-        self.end.last(PartKind::Whole(Whole {
-            head: std::mem::take(&mut self.out),
-            body,
-            file,
-            close,
-            status: self.head.status_code(),
-        }));
     }
 
     /// Sends the head, and returns a handle that sends the body in pieces.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use tidegate_net::internal::StreamRoom;
 use tidegate_net::{Channel, FileRange};
 
@@ -17,6 +17,16 @@ use crate::codec::{BodyFraming, EncodeError, FieldLines};
 
 /// The largest body that is copied behind its head. A larger one is sent from its own memory.
 pub(crate) const INLINE_BODY: usize = 4 * 1024;
+
+/// Copies a short body behind its head. Returns a larger one as it is.
+#[inline]
+pub(crate) fn copy_short(body: Bytes, out: &mut BytesMut) -> Bytes {
+    if body.len() > INLINE_BODY {
+        return body;
+    }
+    out.extend_from_slice(&body);
+    Bytes::new()
+}
 
 /// What the service has done with its [`Response`].
 #[derive(Debug)]
@@ -201,11 +211,7 @@ impl<'a> Response<'a> {
         };
         let body = match sent.is_empty() {
             true => Bytes::new(),
-            false if body.len() <= INLINE_BODY => {
-                parts.out.put_slice(&body);
-                Bytes::new()
-            }
-            false => body,
+            false => copy_short(body, parts.out),
         };
         *parts.written = parts.head.length(parts.out) + body.len();
         *parts.served = Served::Written { body, close };

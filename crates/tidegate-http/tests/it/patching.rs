@@ -78,14 +78,19 @@ fn nothing_that_changes_the_framing_is_accepted() {
 
 #[test]
 fn fields_of_one_connection_are_not_passed_on() {
-    let mut head = owned(
-        "POST / HTTP/1.1\r\nHost: a\r\nConnection: x-mine, Host, close\r\nX-Mine: 1\r\nKeep-Alive: 5\r\n\
+    let message = "POST / HTTP/1.1\r\nHost: a\r\nConnection: x-mine, Host, close\r\nX-Mine: 1\r\nKeep-Alive: 5\r\n\
          TE: trailers\r\nUpgrade: h2c\r\nProxy-Connection: x\r\nConnection: Content-Length, x-too\r\n\
-         Content-Length: 5\r\nX-Too: 2\r\nX-Other: 3\r\n\r\n",
-    );
-    head.remove_hop_by_hop();
+         Content-Length: 5\r\nX-Too: 2\r\nX-Other: 3\r\n\r\n";
     let expected = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nX-Other: 3\r\n\r\n";
-    assert_eq!(text(&head), expected);
+    assert_eq!(text(&forwarded(message, |_| false)), expected);
+    let passed: Vec<_> = names(&owned(message));
+    assert_eq!(passed, ["Host", "Content-Length", "X-Other"]);
+}
+
+/// Returns the names of the fields that a proxy passes on.
+fn names(head: &OwnedRequestHead) -> Vec<String> {
+    let fields = head.as_head().end_to_end();
+    fields.map(|field| field.name.to_owned()).collect()
 }
 
 /// Copies a head as a proxy does.
@@ -107,7 +112,12 @@ fn a_copy_to_forward_is_the_same_as_a_copy_without_the_fields_of_the_connection(
     ];
     for message in rows {
         let mut expected = owned(message);
-        expected.remove_hop_by_hop();
+        let passed = names(&expected);
+        let all = expected.as_head().fields();
+        let all: Vec<String> = all.iter().map(|field| field.name.to_owned()).collect();
+        for name in all.iter().filter(|name| !passed.contains(name)) {
+            expected.remove(name);
+        }
         // As it was received, and with a target and fields that were changed before.
         let mut changed = expected.clone();
         changed.set_target("/other?q").unwrap();

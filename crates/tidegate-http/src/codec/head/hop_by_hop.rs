@@ -3,6 +3,7 @@
 use crate::codec::chars;
 use crate::codec::known::KnownField;
 
+use super::fields::{Field, Fields};
 use super::table::{Info, Span};
 
 /// The fields that belong to one connection: `Connection`, the fields that it names, `Keep-Alive`,
@@ -25,6 +26,19 @@ impl<'a> HopByHop<'a> {
         Self { bytes, options }
     }
 
+    /// Returns all other fields of a head.
+    pub(super) fn without(
+        head: Fields<'a>,
+        info: &Info,
+    ) -> impl Iterator<Item = Field<'a>> + use<'a> {
+        let own = Self::new(head.bytes, head.spans, info);
+        head.iter().filter(move |field| {
+            // The names of a head are tokens.
+            let name = field.name.as_bytes();
+            !own.contains(name, KnownField::of_token(name))
+        })
+    }
+
     /// Returns `true` if a field is one of them. Its name is a token.
     #[inline]
     pub(super) fn contains(&self, name: &[u8], known: Option<KnownField>) -> bool {
@@ -41,14 +55,11 @@ impl<'a> HopByHop<'a> {
 
     /// Returns `true` if `Connection` names the field.
     fn is_named(&self, name: &[u8]) -> bool {
-        let is_option = |span: &&Span| is_connection(span.name(self.bytes));
+        let is_option = |span: &&Span| {
+            KnownField::of_token(span.name(self.bytes)) == Some(KnownField::Connection)
+        };
         let values = self.options.iter().filter(is_option);
         let mut options = values.flat_map(|span| chars::list(span.value(self.bytes)));
         options.any(|option| option.eq_ignore_ascii_case(name))
     }
-}
-
-/// Returns `true` if the name of a field, which is a token, is `Connection`.
-pub(super) fn is_connection(name: &[u8]) -> bool {
-    KnownField::of_token(name) == Some(KnownField::Connection)
 }

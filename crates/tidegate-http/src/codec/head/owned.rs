@@ -29,8 +29,7 @@ use super::target;
 /// let received = b"GET /a HTTP/1.1\r\nhost: front\r\nX-Id: 1\r\nConnection: x-id, close\r\n\r\n";
 /// let head = decoder.head(received, &mut table)?.expect("the head is complete");
 ///
-/// let mut head = head.to_owned();
-/// head.remove_hop_by_hop();
+/// let mut head = head.to_forward(|_| false)?;
 /// head.replace("Host", b"back:8080")?;
 /// head.append("Via", b"1.1 front")?;
 /// let mut out = Vec::new();
@@ -126,14 +125,6 @@ impl OwnedRequestHead {
         self.head.info.path_end = text.0 + target::path(bytes).len() as u16;
         self.head.info.form = form;
         Ok(())
-    }
-
-    /// Removes the fields that belong to one connection: `Connection`, the fields that it names,
-    /// `Keep-Alive`, `Proxy-Connection`, `TE` and `Upgrade`.
-    ///
-    /// `Host` and the fields of the framing stay, even if `Connection` names them.
-    pub fn remove_hop_by_hop(&mut self) {
-        self.head.remove_hop_by_hop();
     }
 
     /// Writes the head with the version 1.1.

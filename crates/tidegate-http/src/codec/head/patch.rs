@@ -13,7 +13,6 @@ use crate::codec::known::KnownField;
 
 use super::authority::Authority;
 use super::fields::Fields;
-use super::hop_by_hop::{HopByHop, is_connection};
 use super::table::{Info, Span};
 
 /// The most fields: their positions have eight bits.
@@ -144,27 +143,6 @@ impl Patchable {
             return Err(EncodeError::FieldValue);
         }
         self.append_unchecked(name.as_bytes(), value)
-    }
-
-    /// Removes the [fields that belong to one connection](HopByHop).
-    pub(super) fn remove_hop_by_hop(&mut self) {
-        let bytes = &self.bytes;
-        let mut options = Vec::new();
-        if self.info.has(KnownField::Connection) {
-            let all = self.spans.iter().copied();
-            options.extend(all.filter(|span| is_connection(span.name(bytes))));
-        }
-        let hop_by_hop = HopByHop::new(bytes, &options, &self.info);
-        let before = self.spans.len();
-        self.spans.retain(|span| {
-            // The names of a head are tokens.
-            let name = span.name(bytes);
-            !hop_by_hop.contains(name, KnownField::of_token(name))
-        });
-        if self.spans.len() < before {
-            self.is_text = false;
-            self.relocate();
-        }
     }
 
     /// Adds text, and returns its offsets.

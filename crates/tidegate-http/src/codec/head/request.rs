@@ -13,8 +13,9 @@ use crate::codec::version::Version;
 
 use super::authority::Authority;
 use super::connection::{self, UPGRADE};
-use super::fields::Fields;
+use super::fields::{Field, Fields};
 use super::forward;
+use super::hop_by_hop::HopByHop;
 use super::lines::bad_line_end;
 use super::owned::OwnedRequestHead;
 use super::table::{HeadTable, Info, Span, slice};
@@ -176,6 +177,13 @@ impl<'a> RequestHead<'a> {
         self.fields
     }
 
+    /// Returns the fields that a proxy passes on: all but `Connection`, the fields that it names,
+    /// `Keep-Alive`, `Proxy-Connection`, `TE` and `Upgrade`, which belong to one connection. `Host` and
+    /// the fields of the framing are passed on, even if `Connection` names them.
+    pub fn end_to_end(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
+        HopByHop::without(self.fields, self.info)
+    }
+
     /// Returns the value of the first field with this name, in any case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a [u8]> {
@@ -231,8 +239,7 @@ impl<'a> RequestHead<'a> {
         OwnedRequestHead::new(self.fields.bytes, self.fields.spans, self.info)
     }
 
-    /// Copies the head without the fields that belong to one connection, as
-    /// [`remove_hop_by_hop`](OwnedRequestHead::remove_hop_by_hop) does, and without those whose name
+    /// Copies the head with the fields that are [passed on](Self::end_to_end), without those whose name
     /// is unwanted. Fields that the parser [locates](KnownField) are always wanted.
     ///
     /// This is faster than to copy the head and to remove them.

@@ -11,7 +11,8 @@ use crate::codec::refusal::RefusalReason;
 use crate::codec::version::Version;
 
 use super::connection::{self, UPGRADE};
-use super::fields::Fields;
+use super::fields::{Field, Fields};
+use super::hop_by_hop::HopByHop;
 use super::lines::bad_line_end;
 use super::owned::OwnedResponseHead;
 use super::request::{check_repeated, connection_options};
@@ -103,6 +104,13 @@ impl<'a> ResponseHead<'a> {
     #[must_use]
     pub fn fields(&self) -> Fields<'a> {
         self.fields
+    }
+
+    /// Returns the fields that a proxy passes on: all but `Connection`, the fields that it names,
+    /// `Keep-Alive`, `Proxy-Connection`, `TE` and `Upgrade`, which belong to one connection. `Host` and
+    /// the fields of the framing are passed on, even if `Connection` names them.
+    pub fn end_to_end(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
+        HopByHop::without(self.fields, self.info)
     }
 
     /// Returns the value of the first field with this name, in any case.
