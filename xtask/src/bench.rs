@@ -2,7 +2,6 @@
 //! do not have.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::root;
 use crate::step;
@@ -16,8 +15,8 @@ pub const MANIFEST: &str = "bench/Cargo.toml";
 ///
 /// Returns an error if a check fails, or if `bench/Cargo.lock` no longer matches the workspace.
 pub fn check(root: &Path) -> step::Result {
-    step::run(cargo(root, "fmt").args(["--", "--check"]))?;
-    let mut clippy = cargo(root, "clippy");
+    step::run(step::cargo(root, MANIFEST, "fmt").args(["--", "--check"]))?;
+    let mut clippy = step::cargo(root, MANIFEST, "clippy");
     clippy
         .args(["--all-targets", "--locked"])
         .args(["--", "-D", "warnings"])
@@ -35,18 +34,10 @@ pub fn check(root: &Path) -> step::Result {
 /// Returns an error if it does not build.
 pub fn build(root: &Path) -> Result<PathBuf, String> {
     let target = root.join("bench/target");
-    let mut build = cargo(root, "build");
+    let mut build = step::cargo(root, MANIFEST, "build");
     build
         .args(["--release", "--quiet"])
         .env("CARGO_TARGET_DIR", &target);
     step::run(&mut build)?;
     Ok(target.join("release/tidegate-bench"))
-}
-
-fn cargo(root: &Path, task: &str) -> Command {
-    let mut command = Command::new("cargo");
-    command
-        .current_dir(root)
-        .args([task, "--manifest-path", MANIFEST]);
-    command
 }

@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::step;
 use crate::summary::{self, AfterFailure};
 use crate::{
-    bench, deny, features, fuzz, interop, loom, miri, msrv, package, page, platforms, readme, root,
-    sanitize, shuttle, tidy, tokio,
+    bench, deny, features, fuzz, interop, loom, miri, package, page, platforms, root, sanitize,
+    shuttle, tidy, tokio,
 };
 
 /// Libraries whose tests take ten minutes to build with optimisation. The nightly run has these.
@@ -30,8 +30,7 @@ const STEPS: &[Step] = &[
     ("fmt", fmt),
     ("clippy", clippy),
     ("bench", bench::check),
-    ("features", features::run),
-    ("msrv", msrv::run),
+    ("features", |root| features::run(root, false)),
     ("test", test),
     ("test, release", test_release),
     ("mio", platforms::mio),
@@ -74,10 +73,9 @@ fn clippy(root: &Path) -> step::Result {
     step::run(cargo(root).args(args))
 }
 
-/// Runs unit, integration and doc tests with the command that the README gives.
+/// Runs unit, integration and doc tests, as the README says.
 fn test(root: &Path) -> step::Result {
-    let words = readme::test_command(root)?;
-    step::run(cargo(root).args(&words[1..]))
+    step::run(cargo(root).args(["test", "--workspace"]))
 }
 
 /// Runs the tests of the libraries again, with optimisation, because debug builds hide races. Those

@@ -55,37 +55,56 @@ const PROXIES: [(&str, &str); 2] = [
 ];
 /// The numbers of connections to the gateway.
 const CLIENTS: [u64; 2] = [8, 64];
-/// The requests that a connection sends at once.
-const DEPTHS: [u64; 2] = [1, 16];
 
 /// Messages per connection in the two runs, and the number of connections.
 const FEW_ROUNDS: u64 = 100;
 const MANY_ROUNDS: u64 = 500;
 const CONNECTIONS: u64 = 50;
 
-/// Builds the program, counts and prints a table. Skips where there is no valgrind.
+/// Counts `what` and prints a table: `tasks`, `isolate`, `echo`, `http` or `proxy`. Skips where there
+/// is no valgrind.
 ///
 /// # Errors
 ///
-/// Returns an error if the program does not build or run.
-pub fn run(root: &Path) -> step::Result {
-    example(root, ("tidegate-loop", "cost"), &KINDS)
+/// Returns an error if there is no such count, or if the program does not build or run.
+pub fn run(root: &Path, what: &str) -> step::Result {
+    if !step::works(Command::new("valgrind").arg("--version")) {
+        return Ok(Outcome::Skipped("no valgrind".to_string()));
+    }
+    match what {
+        "tasks" => example(root, ("tidegate-loop", "cost"), &KINDS),
+        "isolate" => example(root, ("tidegate-isolate", "call_cost"), &CALLS),
+        "echo" => servers(
+            root,
+            "| server | instructions |\n|---|---|",
+            &SERVERS,
+            &[("", 1)],
+        ),
+        "http" => servers(
+            root,
+            "| server | 1 request per read | 16 requests per read |\n|---|---|---|",
+            &HTTP_SERVERS,
+            &[(",1", 1), (",16", 16)],
+        ),
+        "proxy" => proxy(root),
+        _ => Err(format!("`cargo xtask cost` counts no `{what}`")),
+    }
 }
 
-/// The same for a guarded call of a command.
+/// Prints all tables.
 ///
 /// # Errors
 ///
 /// As for [`run`].
-pub fn isolate(root: &Path) -> step::Result {
-    example(root, ("tidegate-isolate", "call_cost"), &CALLS)
+pub fn all(root: &Path) -> step::Result {
+    for what in ["tasks", "isolate", "echo", "http"] {
+        run(root, what)?;
+    }
+    run(root, "proxy")
 }
 
 /// Counts the kinds of things that an example of a package does.
 fn example(root: &Path, (package, name): (&str, &str), kinds: &[(&str, &str)]) -> step::Result {
-    if !step::works(Command::new("valgrind").arg("--version")) {
-        return Ok(Outcome::Skipped("no valgrind".to_string()));
-    }
     // As programs have it: with `tracing`, and without a subscriber.
     let program = build(root, &[package, "--example", name, "--features", "tracing"])?;
     let program = program.join("examples").join(name);
@@ -99,58 +118,29 @@ fn example(root: &Path, (package, name): (&str, &str), kinds: &[(&str, &str)]) -
     Ok(Outcome::Passed)
 }
 
-/// Counts the instructions per message of each echo server and prints a table. Skips where there is
-/// no valgrind.
-///
-/// # Errors
-///
-/// The same as for [`run`].
-pub fn echo(root: &Path) -> step::Result {
-    if !step::works(Command::new("valgrind").arg("--version")) {
-        return Ok(Outcome::Skipped("no valgrind".to_string()));
-    }
+/// Counts the instructions per message, or per request, of each server. A column has what follows the
+/// rounds, and the number of requests in a message.
+fn servers(
+    root: &Path,
+    heading: &str,
+    servers: &[(&str, &str)],
+    columns: &[(&str, u64)],
+) -> step::Result {
     let program = bench::build(root)?;
-    println!("| server | instructions |\n|---|---|");
-    for (server, what) in SERVERS {
-        let each = per_message(&program, |rounds| format!("{server},{rounds}"))?;
-        println!("| {what} | {each:.0} |");
-    }
-    Ok(Outcome::Passed)
-}
-
-/// Counts the instructions per request of each HTTP server, with one request and with several in a
-/// message, and prints a table. Skips where there is no valgrind.
-///
-/// # Errors
-///
-/// The same as for [`run`].
-pub fn http(root: &Path) -> step::Result {
-    if !step::works(Command::new("valgrind").arg("--version")) {
-        return Ok(Outcome::Skipped("no valgrind".to_string()));
-    }
-    let program = bench::build(root)?;
-    println!("| server | 1 request per read | 16 requests per read |\n|---|---|---|");
-    for (server, what) in HTTP_SERVERS {
+    println!("{heading}");
+    for (server, what) in servers {
         let mut row = format!("| {what} |");
-        for depth in DEPTHS {
-            let each = per_message(&program, |rounds| format!("{server},{rounds},{depth}"))?;
-            row += &format!(" {:.0} |", each / depth as f64);
+        for (depth, requests) in columns {
+            let each = per_message(&program, |rounds| format!("{server},{rounds}{depth}"))?;
+            row += &format!(" {:.0} |", each / *requests as f64);
         }
         println!("{row}");
     }
     Ok(Outcome::Passed)
 }
 
-/// Counts the instructions per request that the gateway passes on to an upstream in another process,
-/// and prints a table. Skips where there is no valgrind.
-///
-/// # Errors
-///
-/// The same as for [`run`].
-pub fn proxy(root: &Path) -> step::Result {
-    if !step::works(Command::new("valgrind").arg("--version")) {
-        return Ok(Outcome::Skipped("no valgrind".to_string()));
-    }
+/// Counts the instructions per request that the gateway passes on to an upstream in another process.
+fn proxy(root: &Path) -> step::Result {
     let program = bench::build(root)?;
     println!("| gateway | 8 connections | 64 connections |\n|---|---|---|");
     for (server, what) in PROXIES {

@@ -38,7 +38,8 @@ pub fn build(root: &Path) -> step::Result {
     command
         .current_dir(root)
         .args(["build", "--manifest-path", MANIFEST, "--bins", "--locked"])
-        .env("CARGO_TARGET_DIR", root::target_dir(root, "fuzz"))
+        // The folder of the workspace: many dependencies are the same and are built there.
+        .env("CARGO_TARGET_DIR", root::target_dir(root, ""))
         .env("CARGO_PROFILE_DEV_DEBUG", "0");
     step::run(&mut command).map_err(|why| {
         format!("{why} (where the lock file is old: cargo update --workspace --manifest-path {MANIFEST})")

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use xtask::step::{self, Outcome};
 use xtask::{
-    bench, ci, cost, dashboard, deny, features, fuzz, interop, loom, miri, msrv, nightly, package,
-    page, platforms, root, sanitize, shuttle, tidy, tokio,
+    bench, ci, cost, dashboard, deny, features, fuzz, interop, loom, miri, nightly, package, page,
+    platforms, root, sanitize, shuttle, tidy, tokio,
 };
 
 const USAGE: &str = "\
@@ -17,15 +17,16 @@ usage: cargo xtask <task>
                                  loom, shuttle, address, thread, miri, platforms,
                                  package, dashboard, page, fuzz (N minutes for each target, 5 by
                                  default), cost, bench
-  tidy [--bless]                 the rules of the house; --bless accepts present sizes
+  tidy                           the rules of the house
+  size                           lines of code and of tests by crate, and what else has a limit
   loom [--long] [-- <args>]      model checks: every interleaving within a bound
   shuttle [--long] [-- <args>]   whole loops under schedules, each known by its seed
   sanitize [--long] [-- <args>]  tests under AddressSanitizer and LeakSanitizer (nightly)
   sanitize --thread [-- <args>]  tests under ThreadSanitizer, where nightly has rust-src
   miri [-- <args>]               tests under Miri, where the toolchain has it
   deny                           bans, licences and sources of the dependencies (cargo-deny)
-  features                       each library without default features, and with each alone
-  msrv                           a check by the oldest compiler, where it is installed
+  features [--long]              each library without default features, and the facade with each
+                                 feature alone; --long: each library with each feature alone
   platforms                      clippy for Windows, musl, Arm and Apple, where installed
   mio                            tests of the network as on systems other than Linux
   package [--verify]             the packages of a release; --verify also compiles them
@@ -36,11 +37,8 @@ usage: cargo xtask <task>
   dashboard                      our stream in the page of the Hystrix dashboard, by Chromium
   page [--debug|--long]          the page of the gateway, by Chromium; --debug as CI does; --long
                                  measures it, too
-  cost                           instructions per task and promise, by callgrind
-  cost echo                      instructions per message of echo servers, by callgrind
-  cost http                      instructions per request of HTTP servers, by callgrind
-  cost proxy                     instructions per request of the gateway, by callgrind
-  cost isolate                   instructions per guarded call, by callgrind
+  cost [isolate|echo|http|proxy]  instructions per task and promise, per guarded call, per message of
+                                 servers, per request of servers or of the gateway, by callgrind
 
 <args> go to the test program, for example the name of one test.
 ";
@@ -71,7 +69,7 @@ fn run(args: &[String]) -> step::Result {
         ["ci"] => ci::run(&root),
         ["nightly", args @ ..] => nightly::run(&root, args),
         ["tidy"] => tidy::run(&root),
-        ["tidy", "--bless"] => tidy::bless(&root),
+        ["size"] => tidy::size(&root),
         ["loom"] => loom::run(&root, false, rest),
         ["loom", "--long"] => loom::run(&root, true, rest),
         ["shuttle"] => shuttle::run(&root, false, rest),
@@ -81,8 +79,8 @@ fn run(args: &[String]) -> step::Result {
         ["sanitize", "--thread"] => sanitize::thread(&root, rest),
         ["miri"] => miri::run(&root, rest),
         ["deny"] => deny::run(&root),
-        ["features"] => features::run(&root),
-        ["msrv"] => msrv::run(&root),
+        ["features"] => features::run(&root, false),
+        ["features", "--long"] => features::run(&root, true),
         ["platforms"] => platforms::run(&root),
         ["mio"] => platforms::mio(&root),
         ["package"] => package::run(&root, false),
@@ -98,11 +96,8 @@ fn run(args: &[String]) -> step::Result {
         ["page"] => page::run(&root, page::Form::Release),
         ["page", "--debug"] => page::run(&root, page::Form::Debug),
         ["page", "--long"] => page::run(&root, page::Form::Long),
-        ["cost"] => cost::run(&root),
-        ["cost", "echo"] => cost::echo(&root),
-        ["cost", "http"] => cost::http(&root),
-        ["cost", "proxy"] => cost::proxy(&root),
-        ["cost", "isolate"] => cost::isolate(&root),
+        ["cost"] => cost::run(&root, "tasks"),
+        ["cost", what] => cost::run(&root, what),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(Outcome::Passed)

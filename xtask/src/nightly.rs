@@ -8,8 +8,8 @@ use std::process::Command;
 
 use crate::summary::{self, AfterFailure};
 use crate::{
-    bench, cost, dashboard, fuzz, interop, loom, miri, package, page, platforms, root, sanitize,
-    shuttle, step,
+    bench, cost, dashboard, features, fuzz, interop, loom, miri, package, page, platforms, root,
+    sanitize, shuttle, step,
 };
 
 /// Minutes per fuzz target without `--minutes`.
@@ -26,18 +26,13 @@ const PARTS: &[Part] = &[
     ("thread", |root, _| sanitize::thread(root, &[])),
     ("miri", |root, _| miri::run(root, &[])),
     ("platforms", |root, _| platforms::run(root)),
+    ("features", |root, _| features::run(root, true)),
     ("package", |root, _| package::run(root, true)),
     ("interop", |root, _| interop::run(root, true, &[])),
     ("dashboard", |root, _| dashboard::run(root)),
     ("page", |root, _| page::run(root, page::Form::Long)),
     ("fuzz", fuzz::run),
-    ("cost", |root, _| {
-        cost::run(root)
-            .and_then(|_| cost::isolate(root))
-            .and_then(|_| cost::echo(root))
-            .and_then(|_| cost::http(root))
-            .and_then(|_| cost::proxy(root))
-    }),
+    ("cost", |root, _| cost::all(root)),
     ("proof", |root, _| benchmark(root, &["proof"])),
     ("bench", |root, _| benchmark(root, &["all"])),
 ];

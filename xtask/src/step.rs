@@ -1,5 +1,6 @@
 //! Runs one step: prints the exact command, runs it, and turns a failure into an error message.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Settings of an optimised build for tests: enough for the compiler to reorder code, and quicker to
@@ -35,6 +36,16 @@ pub fn run(command: &mut Command) -> Result {
         Ok(status) => Err(format!("{status}: {line}")),
         Err(e) => Err(format!("cannot start: {line}: {e}")),
     }
+}
+
+/// Returns a command of cargo on another workspace than that of the libraries.
+#[must_use]
+pub fn cargo(root: &Path, manifest: &str, task: &str) -> Command {
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .args([task, "--manifest-path", manifest]);
+    command
 }
 
 /// Returns `true` if `command` exists and succeeds. Its output is not shown.

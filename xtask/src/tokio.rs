@@ -4,7 +4,6 @@
 //! bring dependencies that the libraries do not have.
 
 use std::path::Path;
-use std::process::Command;
 
 use crate::root;
 use crate::step;
@@ -18,20 +17,13 @@ const MANIFEST: &str = "examples/tokio/Cargo.toml";
 /// Returns an error if a test fails, or if `examples/tokio/Cargo.lock` no longer matches the
 /// workspace.
 pub fn run(root: &Path) -> step::Result {
-    let mut format = cargo(root, "fmt");
+    let mut format = step::cargo(root, MANIFEST, "fmt");
     step::run(format.args(["--", "--check"]))?;
-    let mut test = cargo(root, "test");
+    let mut test = step::cargo(root, MANIFEST, "test");
     test.args(["--examples", "--tests", "--locked"])
-        .env("CARGO_TARGET_DIR", root::target_dir(root, "tokio"));
+        // The folder of the workspace: many dependencies are the same and are built there.
+        .env("CARGO_TARGET_DIR", root::target_dir(root, ""));
     step::run(&mut test).map_err(|why| {
         format!("{why} (where the lock file is old: cargo update --workspace --manifest-path {MANIFEST})")
     })
-}
-
-fn cargo(root: &Path, task: &str) -> Command {
-    let mut command = Command::new("cargo");
-    command
-        .current_dir(root)
-        .args([task, "--manifest-path", MANIFEST]);
-    command
 }

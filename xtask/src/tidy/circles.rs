@@ -8,39 +8,26 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::lexer::{Kind, Token};
-use super::ratchet::Sizes;
 use super::tree::File;
-use super::{Tree, syntax};
+use super::{Finding, Tree, syntax};
 
 /// The maximum number of files in a circle.
 const MOST_FILES: usize = 4;
 
-/// Returns the size of the largest circle of each library crate that exceeds the limit.
-pub(super) fn too_large(tree: &Tree) -> Sizes {
-    let roots = tree
-        .manifests()
-        .map(|(name, _)| format!("crates/{name}/src"));
-    roots
-        .filter(|root| tree.has(&format!("{root}/lib.rs")))
-        .filter_map(|root| {
-            let largest = circles(tree, &root).into_iter().map(|c| c.len()).max()?;
-            (largest > MOST_FILES).then(|| (format!("circle {root}"), largest))
-        })
-        .collect()
-}
-
-/// Returns a message with the files of the circles below `root` that are too large.
-pub(super) fn explain(tree: &Tree, root: &str) -> String {
-    let circles = circles(tree, root);
-    let named = circles
-        .iter()
-        .filter(|circle| circle.len() > MOST_FILES)
-        .map(|circle| circle.join(", "));
-    let named: Vec<String> = named.collect();
-    format!(
-        "files import each other in a circle; let each know only what is below it: {}",
-        named.join("; ")
-    )
+/// Finds the circles that exceed the limit.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (name, manifest) in tree.manifests() {
+        let circles = circles(tree, &format!("crates/{name}/src"));
+        for circle in circles.iter().filter(|circle| circle.len() > MOST_FILES) {
+            let message = format!(
+                "files import each other in a circle; let each know only what is below it: {}",
+                circle.join(", ")
+            );
+            findings.push(Finding::new(&manifest.path, 0, message));
+        }
+    }
+    findings
 }
 
 /// Returns the circles of at least two files, each in alphabetical order.
@@ -373,7 +360,7 @@ mod tests {
             };
             (0..n).map(file).collect()
         };
-        for (files, expected) in [(4, None), (5, Some(5))] {
+        for (files, expected) in [(4, 0), (5, 1)] {
             let ring = ring(files);
             let mut all = vec![("crates/a/Cargo.toml", ""), ("crates/a/src/lib.rs", "")];
             all.extend(
@@ -381,10 +368,7 @@ mod tests {
                     .map(|(path, text)| (path.as_str(), text.as_str())),
             );
             let tree = Tree::of(&all);
-            assert_eq!(
-                too_large(&tree).get("circle crates/a/src").copied(),
-                expected
-            );
+            assert_eq!(check(&tree).len(), expected);
         }
     }
 }

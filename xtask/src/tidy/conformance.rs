@@ -2,8 +2,8 @@
 //! not.
 //!
 //! A row of a table in `docs/conformance/*.md` is `| spec:RULE | sentence | answer |`. The sentence
-//! states the rule in 3 to 20 words, ends with a period, and belongs to only one rule. The answer
-//! is
+//! states the rule in 3 to 20 words, ends with a period, and belongs to only one rule. A row has at
+//! most 250 bytes. The answer is
 //!
 //! * one or more tests, each in backticks, separated by commas:
 //!   `loop::any::path::test_name`, where `loop` is `tidegate-loop`, or `doc:Type::method` for an
@@ -133,7 +133,7 @@ fn is_rule(text: &str) -> bool {
 
 /// The names that the crates define.
 struct Code {
-    /// Tests by crate folder.
+    /// The paths of tests, without the crate, by crate folder.
     tests: HashMap<String, HashSet<String>>,
     definitions: HashSet<String>,
 }
@@ -144,8 +144,11 @@ impl Code {
         let mut definitions = HashSet::new();
         for file in tree.rust_below("crates/") {
             let folder = file.path.split('/').nth(1).unwrap_or_default();
+            let own = tests.entry(folder.to_string()).or_default();
             let names = syntax::test_functions(&file.tokens);
-            tests.entry(folder.to_string()).or_default().extend(names);
+            for module in modules(&file.path) {
+                own.extend(names.iter().map(|name| format!("{module}{name}")));
+            }
             definitions.extend(syntax::definitions(&file.tokens));
         }
         Code { tests, definitions }
@@ -203,12 +206,36 @@ impl Code {
                 .then_some(())
                 .ok_or(format!("nothing named `{last}` is defined"));
         }
-        let krate = name.split("::").next().unwrap_or(name);
-        match self.tests.get(&folder(krate)) {
-            None => Err(format!("`{name}` does not begin with the name of a crate")),
-            Some(tests) if tests.contains(last) => Ok(()),
-            Some(_) => Err(format!("{krate} has no test named `{last}`")),
+        let (krate, path) = name.split_once("::").unwrap_or((name, ""));
+        let Some(tests) = self.tests.get(&folder(krate)) else {
+            return Err(format!("`{name}` does not begin with the name of a crate"));
+        };
+        if tests.contains(path) {
+            return Ok(());
         }
+        let same = tests
+            .iter()
+            .filter(|test| test.rsplit("::").next() == Some(last));
+        match same.max_by_key(|test| std::cmp::Reverse((test.len(), *test))) {
+            Some(other) => Err(format!("there is no test `{name}`, but `{krate}::{other}`")),
+            None => Err(format!("{krate} has no test named `{last}`")),
+        }
+    }
+}
+
+/// Returns the path of the module of a file, with `::` at its end: `wheel::tests::` for
+/// `src/wheel/tests.rs`. That of an integration test may begin with its program: `it::timers::` or
+/// `timers::` for `tests/it/timers.rs`.
+fn modules(path: &str) -> Vec<String> {
+    let path = path.trim_end_matches(".rs");
+    let mut parts: Vec<&str> = path.split('/').skip(2).collect();
+    if let Some("mod" | "main" | "lib") = parts.last().copied() {
+        parts.pop();
+    }
+    let below = |at: usize| parts.iter().skip(at).map(|part| format!("{part}::"));
+    match parts.first() {
+        Some(&"tests") => vec![below(1).collect(), below(2).collect()],
+        _ => vec![below(1).collect()],
     }
 }
 
@@ -249,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_row_names_tests_doc_tests_or_a_reason() {
-        let rows = "| loops:FU1 | A wait ends. | `promise::waits`, `promise::it::cancels` |
+        let rows = "| loops:FU1 | A wait ends. | `promise::waits`, `promise::cancels` |
             | loops:FU2 | The `wait` returns. | `doc:Completion::wait`, `doc:tidegate_promise` |
             | loops:FU3 | A wait is refused. | differs: on any pinned loop (`it::waits`, `Loop`). |
             | strategies:PC1 | A producer is alone. | later: strategies come with the worker pool. |
@@ -263,6 +290,7 @@ mod tests {
         for answer in [
             "`promise::gone`",
             "`promise::helper`",
+            "`promise::it::waits`",
             "`other::waits`",
             "`doc:Completion::gone`",
             "loops:FU9",
@@ -278,12 +306,26 @@ mod tests {
             "",
             "differs:",
             "`promise::waits` and more",
-            &format!("`promise::{}`", "waits::".repeat(40) + "waits"),
             "`promise::waits`; or else `promise::cancels`",
             "promise::waits",
         ] {
             assert_eq!(answered(answer).len(), 1, "{answer}");
         }
+    }
+
+    #[test]
+    fn a_row_has_at_most_250_bytes() {
+        assert_eq!(answered(&format!("n/a: {}", "x".repeat(201))).len(), 0);
+        assert_eq!(answered(&format!("n/a: {}", "x".repeat(260))).len(), 1);
+    }
+
+    #[test]
+    fn a_module_has_the_path_below_its_program() {
+        assert_eq!(modules("crates/a/src/wheel/mod.rs"), ["wheel::"]);
+        let both = ["it::timers::late::", "timers::late::"];
+        assert_eq!(modules("crates/a/tests/it/timers/late.rs"), both);
+        assert_eq!(modules("crates/a/tests/signals.rs"), ["signals::", ""]);
+        assert_eq!(modules("crates/a/src/lib.rs"), [""]);
     }
 
     #[test]

@@ -9,25 +9,21 @@
 //! * A check does not stop at the first finding.
 
 mod architecture;
-mod changelog;
 mod circles;
 mod conformance;
-mod containment;
-mod foreign_types;
-mod items;
 mod levels;
 mod lexer;
+mod long;
 pub(crate) mod manifest;
 mod markdown;
 mod names;
 mod ordering;
 mod paths;
-mod ratchet;
+mod places;
 mod size;
 mod syntax;
 mod tree;
 mod unsafe_code;
-mod waiting;
 mod words;
 
 use std::fmt;
@@ -35,9 +31,6 @@ use std::path::Path;
 
 use crate::step::{self, Outcome};
 pub use tree::Tree;
-
-/// The file with the accepted sizes and counts.
-const RATCHET: &str = "xtask/tidy-ratchet.txt";
 
 /// The rules, in no particular order.
 const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
@@ -47,13 +40,12 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     ordering::check,
     words::check,
     paths::check,
-    ratchet::check,
+    long::check,
+    circles::check,
+    size::check,
     conformance::check,
-    containment::check,
-    foreign_types::check,
-    waiting::check,
+    places::check,
     architecture::check,
-    changelog::check,
     names::check,
 ];
 
@@ -94,18 +86,16 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Checks the workspace at `root` and prints the findings and the counts of public names.
+/// Checks the workspace at `root` and prints the findings.
 ///
 /// # Errors
 ///
 /// Returns an error if there is a finding or a file cannot be read.
 pub fn run(root: &Path) -> step::Result {
-    let tree = Tree::read(root).map_err(|e| format!("tidy cannot read the workspace: {e}"))?;
-    let findings = check(&tree);
+    let findings = check(&read(root)?);
     for finding in &findings {
         println!("{finding}");
     }
-    println!("{}", names::summary(&tree));
     match findings.len() {
         0 => Ok(Outcome::Passed),
         1 => Err("tidy found one thing".to_string()),
@@ -113,15 +103,16 @@ pub fn run(root: &Path) -> step::Result {
     }
 }
 
-/// Rewrites the list of accepted sizes and counts from the current workspace.
+/// Prints the sizes of the workspace at `root`.
 ///
 /// # Errors
 ///
-/// Returns an error if a file cannot be read or the list cannot be written.
-pub fn bless(root: &Path) -> step::Result {
-    let tree = Tree::read(root).map_err(|e| format!("tidy cannot read the workspace: {e}"))?;
-    let list = ratchet::list(&tree);
-    std::fs::write(root.join(RATCHET), list).map_err(|e| format!("cannot write {RATCHET}: {e}"))?;
-    println!("wrote {RATCHET}");
+/// Returns an error if a file cannot be read.
+pub fn size(root: &Path) -> step::Result {
+    print!("{}", size::table(&read(root)?));
     Ok(Outcome::Passed)
+}
+
+fn read(root: &Path) -> Result<Tree, String> {
+    Tree::read(root).map_err(|e| format!("cannot read the workspace: {e}"))
 }

@@ -38,7 +38,8 @@ pub(super) fn functions(tokens: &[Token]) -> Vec<Function> {
     found
 }
 
-/// Returns the names of the functions marked as tests: `#[test]`, also inside a macro's braces.
+/// Returns the functions marked as tests, `#[test]`, each behind the modules of the file that hold it:
+/// `tests::waits`.
 pub(super) fn test_functions(tokens: &[Token]) -> HashSet<String> {
     let code = code(tokens);
     attributes(&code)
@@ -49,7 +50,57 @@ pub(super) fn test_functions(tokens: &[Token]) -> HashSet<String> {
             let at = item.iter().position(|t| t.is_word("fn"))?;
             let in_between = item[..at].iter().any(|t| t.is_mark('{') || t.is_mark(';'));
             let name = item.get(at + 1).filter(|_| !in_between)?;
-            (name.kind == Kind::Word).then(|| name.text.clone())
+            (name.kind == Kind::Word).then(|| match module_at(&code, attribute.end) {
+                module if module.is_empty() => name.text.clone(),
+                module => format!("{module}::{}", name.text),
+            })
+        })
+        .collect()
+}
+
+/// Returns the path of the modules of this file that hold the token at `at`.
+pub(super) fn module_at(code: &[&Token], at: usize) -> String {
+    let mut open: Vec<Option<&str>> = Vec::new();
+    for i in 0..at {
+        if code[i].is_mark('{') {
+            let is_module = i > 1 && code[i - 2].is_word("mod");
+            open.push(is_module.then(|| code[i - 1].text.as_str()));
+        } else if code[i].is_mark('}') {
+            open.pop();
+        }
+    }
+    let modules: Vec<&str> = open.into_iter().flatten().collect();
+    modules.join("::")
+}
+
+/// Returns the line ranges of what only tests have: items under `#[cfg(test)]` or
+/// `#[cfg(all(test, …))]`.
+pub(super) fn cfg_test_lines(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
+    let code = code(tokens);
+    let for_tests = attributes(&code).into_iter().filter(|attribute| {
+        let words = &attribute.words;
+        words.starts_with(&["cfg", "all", "test"]) || *words == ["cfg", "test"]
+    });
+    for_tests
+        .map(|attribute| {
+            let (mut braces, mut others) = (0_isize, 0_isize);
+            let end = code[attribute.end..].iter().position(|token| {
+                match token.text.as_str() {
+                    _ if token.kind != Kind::Mark => {}
+                    "(" | "[" => others += 1,
+                    ")" | "]" => others -= 1,
+                    "{" => braces += 1,
+                    "}" => {
+                        braces -= 1;
+                        return braces <= 0;
+                    }
+                    ";" | "," => return braces == 0 && others == 0,
+                    _ => {}
+                }
+                false
+            });
+            let end = end.map_or(usize::MAX, |end| code[attribute.end + end].line);
+            attribute.line..=end
         })
         .collect()
 }
@@ -245,9 +296,10 @@ mod tests {
     fn test_functions_are_found_behind_other_attributes_and_in_macros() {
         let source = "#[test] #[should_panic(expected = \"x\")] fn a() {}
             proptest! { #[test] fn b(x in 0..9) {} }
-            #[cfg(test)] mod tests { fn helper() {} }
+            #[cfg(test)] mod tests { fn helper() {} mod x { #[test] fn d() {} } }
             fn c() {}";
-        assert_eq!(sorted(test_functions(&lex(source))), ["a", "b"]);
+        let found = sorted(test_functions(&lex(source)));
+        assert_eq!(found, ["a", "b", "tests::x::d"]);
     }
 
     #[test]

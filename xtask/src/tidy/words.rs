@@ -1,5 +1,4 @@
-//! Finds words that do not belong in the tree: to-do marks without an issue, unfinished code,
-//! sleeping.
+//! Finds to-do marks without an issue.
 
 use super::lexer::{Kind, Token};
 use super::tree::File;
@@ -12,21 +11,9 @@ const MARKS: [&str; 3] = [
     concat!("XX", "X"),
 ];
 
-const UNFINISHED: [&str; 2] = ["todo", "unimplemented"];
-
-/// Runs the three searches over the files that each applies to.
+/// Runs the search over every file.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for file in tree.files() {
-        findings.extend(unowned_marks(file));
-    }
-    for file in tree.rust() {
-        findings.extend(unfinished(file));
-    }
-    for file in tree.rust_below("crates/") {
-        findings.extend(sleeping(file));
-    }
-    findings
+    tree.files().flat_map(unowned_marks).collect()
 }
 
 /// Finds marks of unfinished work without an issue number. In Rust files, only comments count.
@@ -41,46 +28,6 @@ fn unowned_marks(file: &File) -> Vec<Finding> {
         (!names_issue(text)).then(|| Finding::new(&file.path, line, message))
     });
     unowned.collect()
-}
-
-fn unfinished(file: &File) -> Vec<Finding> {
-    let code: Vec<&Token> = file
-        .tokens
-        .iter()
-        .filter(|t| t.kind != Kind::Comment)
-        .collect();
-    let calls = code.windows(2).filter(|pair| {
-        let word = pair[0].kind == Kind::Word && UNFINISHED.contains(&pair[0].text.as_str());
-        word && pair[1].is_mark('!')
-    });
-    calls
-        .map(|pair| {
-            let message = format!("`{}!` is unfinished code", pair[0].text);
-            Finding::new(&file.path, pair[0].line, message)
-        })
-        .collect()
-}
-
-/// Finds sleeps in code and doc examples: neither may wait for real time.
-fn sleeping(file: &File) -> Vec<Finding> {
-    let code: Vec<&Token> = file
-        .tokens
-        .iter()
-        .filter(|t| t.kind != Kind::Comment)
-        .collect();
-    let in_code = code.windows(4).filter(|w| {
-        w[0].is_word("thread") && w[1].is_mark(':') && w[2].is_mark(':') && w[3].is_word("sleep")
-    });
-    let in_docs = comments(file)
-        .flat_map(Token::lines)
-        .filter(|(_, text)| text.contains("thread::sleep("));
-    let lines = in_code
-        .map(|w| w[0].line)
-        .chain(in_docs.map(|(line, _)| line));
-    let message = "no sleeping: wait for a Completion, or turn a ManualClock";
-    lines
-        .map(|line| Finding::new(&file.path, line, message))
-        .collect()
 }
 
 fn comments(file: &File) -> impl Iterator<Item = &Token> {
@@ -117,34 +64,5 @@ mod tests {
         assert_eq!(findings(path, "// TODO(#12): later\n"), []);
         assert_eq!(findings(path, "let x = \"TODO\"; // METODO\n"), []);
         assert_eq!(findings("README.md", "XXX\n"), [1]);
-    }
-
-    #[test]
-    fn unfinished_code_is_found() {
-        assert_eq!(findings("bench/src/main.rs", "fn f() { todo!() }\n"), [1]);
-        assert_eq!(
-            findings("bench/src/main.rs", "fn todo() {} // todo!()\n"),
-            []
-        );
-    }
-
-    #[test]
-    fn sleeping_is_found_in_code_tests_and_doc_examples() {
-        assert_eq!(
-            findings("crates/a/tests/it/main.rs", "std::thread::sleep(d);\n"),
-            [1]
-        );
-        assert_eq!(
-            findings("crates/a/src/lib.rs", "/// std::thread::sleep(d);\n"),
-            [1]
-        );
-        assert_eq!(
-            findings("crates/a/src/lib.rs", "/// Never calls `thread::sleep`.\n"),
-            []
-        );
-        assert_eq!(
-            findings("bench/src/main.rs", "std::thread::sleep(d);\n"),
-            []
-        );
     }
 }
