@@ -5,7 +5,6 @@
 //! server begins, and when the server forgets its checker, because the settings in force do not have the
 //! server any more: requests that have begun before a reload keep the old checker for long.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -258,15 +257,6 @@ impl Checker {
             }
         };
         reports.change("health", what);
-    }
-}
-
-impl fmt::Debug for Checker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Checker")
-            .field("upstream", &self.server.upstream)
-            .field("server", &self.server.label)
-            .finish_non_exhaustive()
     }
 }
 

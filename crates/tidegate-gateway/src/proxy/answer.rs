@@ -1,6 +1,5 @@
 //! The response of a server, on its way to the client.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use tidegate::http::codec::{BodyFraming, KnownField, ResponseHead};
 use tidegate::http::{DeferredResponse, Method};
 use tidegate::net::{Bytes, Handler, HandlerContext};
 
-use super::flight::{Back, Ended, Flight, Stage, State};
+use super::flight::{Back, Ended, Flight, Stage};
 use super::held::{Admission, Held};
 use super::logged::{End, logs_served};
 use super::reply;
@@ -124,12 +123,6 @@ impl ExchangeHandler for Answer {
 
     fn fail(self, why: ClientError, _: &mut HandlerContext<'_>) {
         self.flight.attempt_failed(self.attempt, &why, self.held);
-    }
-}
-
-impl fmt::Debug for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Answer").field(&self.flight).finish()
     }
 }
 
@@ -342,13 +335,5 @@ fn declare(back: DeferredResponse, framing: BodyFraming) {
         BodyFraming::Empty | BodyFraming::Length(0) => back.body(""),
         BodyFraming::Length(length) => back.stream_with_length(length).finish(),
         _ => back.stream().finish(),
-    }
-}
-
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State")
-            .field("attempt", &self.attempt)
-            .finish_non_exhaustive()
     }
 }

@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex};
 use tidegate_core::internal::{HomeCell, lock};
 
 /// A value that each loop holds. It is replaced between two uses.
-#[derive(Debug)]
 pub(super) struct Copies<T> {
     in_force: Mutex<Arc<T>>,
     /// Grows with each replacement, under the lock.
@@ -27,14 +26,12 @@ pub(super) struct Copies<T> {
 }
 
 /// The copy of a loop.
-#[derive(Debug)]
 struct Own<T> {
     version: u64,
     value: Option<Arc<T>>,
 }
 
 /// The value, as a loop sees it now. Not to be kept longer than one step of a request.
-#[derive(Debug)]
 pub(super) enum Current<'a, T> {
     /// The copy of the loop.
     Own(Ref<'a, Arc<T>>),

@@ -21,7 +21,6 @@
 
 use std::cell::{RefCell, RefMut};
 use std::convert::Infallible;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::LocalKey;
@@ -587,13 +586,5 @@ impl Watched for FlightData {
 
     fn abandon(flight: &Flight, why: Option<Reason>) {
         flight.abandon(why);
-    }
-}
-
-impl fmt::Debug for Flight {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flight")
-            .field("route", &self.route().name)
-            .finish_non_exhaustive()
     }
 }

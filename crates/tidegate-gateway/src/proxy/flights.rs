@@ -12,7 +12,6 @@
 //!   requests to the loop.
 
 use std::cell::{RefCell, RefMut};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -169,11 +168,5 @@ impl<T: Watched> Flights<T> {
             "it is used on the loop, one step at a time"
         );
         state
-    }
-}
-
-impl<T: Watched> fmt::Debug for Flights<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flights").finish_non_exhaustive()
     }
 }

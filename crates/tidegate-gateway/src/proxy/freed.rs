@@ -3,7 +3,6 @@
 //! An attempt whose time is over holds its permit and its place until its connection is closed. The next
 //! attempt of the request needs the same ones, so it begins after that.
 
-use std::fmt;
 use std::sync::Mutex;
 
 use tidegate_core::internal::lock;
@@ -45,12 +44,6 @@ impl Freed {
         if let Next::Then(step) = before {
             step();
         }
-    }
-}
-
-impl fmt::Debug for Freed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Freed").finish_non_exhaustive()
     }
 }
 

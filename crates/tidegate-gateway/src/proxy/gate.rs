@@ -1,6 +1,5 @@
 //! What all requests of the gateway share: its loops, their timers, ids, reports.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -134,14 +133,6 @@ impl Gate {
     /// Returns a loop.
     pub(crate) fn event_loop(&self, home: usize) -> Option<&EventLoop> {
         self.group.loops().iter().nth(home)
-    }
-}
-
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate")
-            .field("loops", &self.loops())
-            .finish_non_exhaustive()
     }
 }
 

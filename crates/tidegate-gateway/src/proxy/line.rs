@@ -11,7 +11,6 @@ use crate::access::{OwedLine, Record};
 use crate::config::types::Log;
 
 /// What a later line says about its request.
-#[derive(Debug)]
 pub(super) struct Line {
     gate: Arc<Gate>,
     settings: Arc<Log>,
@@ -121,7 +120,6 @@ fn refusal(error: Option<&io::Error>) -> &'static str {
 }
 
 /// A tunnel that is logged when both of its sides are gone. Both relays hold it.
-#[derive(Debug)]
 pub(super) struct Passage {
     line: Line,
     /// The bytes of the client, and those of the server.

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,14 +32,12 @@ pub(crate) struct Live {
 }
 
 /// A route that is in force.
-#[derive(Debug)]
 pub(super) struct RouteState {
     pub(super) basis: Arc<RouteBasis>,
     pub(super) action: Action,
 }
 
 /// What a route has besides its action.
-#[derive(Debug)]
 pub(super) struct RouteBasis {
     /// What all requests share: a request reaches everything through its route.
     pub(super) gate: Arc<Gate>,
@@ -64,7 +61,6 @@ impl Deref for RouteState {
 }
 
 /// What a route does.
-#[derive(Debug)]
 pub(super) enum Action {
     Proxy(Arc<ProxyRoute>),
     Redirect(Redirect),
@@ -73,7 +69,6 @@ pub(super) enum Action {
 }
 
 /// A route that passes requests on.
-#[derive(Debug)]
 pub(super) struct ProxyRoute {
     pub(super) route: Arc<RouteBasis>,
     pub(super) command: Command,
@@ -154,7 +149,6 @@ impl ProxyRoute {
 }
 
 /// Upgraded connections of a route. They count apart from its requests.
-#[derive(Debug)]
 pub(super) struct TunnelRoute {
     pub(super) command: Command,
     pub(super) idle: Duration,
@@ -163,7 +157,6 @@ pub(super) struct TunnelRoute {
 }
 
 /// The response in place of a refusal or a failure.
-#[derive(Debug)]
 pub(super) enum Fallback {
     Fixed(Fixed),
     Upstream(FallbackRoute),
@@ -171,7 +164,6 @@ pub(super) enum Fallback {
 
 /// Another upstream in place of a refusal or a failure, with a command of its own: what a route
 /// refuses must not reach the other upstream without limit.
-#[derive(Debug)]
 pub(super) struct FallbackRoute {
     pub(super) command: Command,
     pub(super) upstream: Arc<UpstreamState>,
@@ -266,13 +258,5 @@ impl Live {
         let share = |route: &Route| route.retry.as_ref().map(|retry| retry.budget);
         let is_same = share(&old.value) == share(new);
         self.proxy(name)?.budget.clone().filter(|_| is_same)
-    }
-}
-
-impl fmt::Debug for Live {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live")
-            .field("routes", &self.routes)
-            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,5 @@
 //! The configuration of each loop.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::copies::{Copies, Current};
@@ -41,13 +40,5 @@ impl Lives {
             let lives = Arc::clone(self);
             move || lives.lives.refresh(home)
         });
-    }
-}
-
-impl fmt::Debug for Lives {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lives")
-            .field("gate", &self.gate)
-            .finish_non_exhaustive()
     }
 }

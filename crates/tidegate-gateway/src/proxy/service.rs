@@ -1,7 +1,6 @@
 //! The service of a client's connection: finds the route of a request, and responds or passes it on.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -33,7 +32,6 @@ use crate::fields::{self, Fresh, Ids, Options, Peer, RequestId};
 use crate::route::without_port;
 
 /// What a listener knows about its clients.
-#[derive(Debug)]
 pub(crate) struct Front {
     /// The peers whose forwarded fields are kept.
     pub(crate) trust: Vec<Network>,
@@ -557,12 +555,6 @@ impl Drop for ProxyService {
         if let Some(flights) = &self.caller.flights {
             flights.abandon(self.caller.cut);
         }
-    }
-}
-
-impl fmt::Debug for ProxyService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProxyService").finish_non_exhaustive()
     }
 }
 

@@ -11,7 +11,6 @@
 //! ends its half, the other one sees the end and can still send. If one side is closed, so is the
 //! other one.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -111,12 +110,6 @@ impl Inbound for Relay {
 
     fn inactive(&mut self, _: &mut InboundContext<'_, Self>) {
         drop(self.other.close_when_flushed());
-    }
-}
-
-impl fmt::Debug for Relay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Relay").field(&self.other).finish()
     }
 }
 

@@ -1,7 +1,6 @@
 //! An upstream: its servers, and which of them takes a request.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -249,14 +248,6 @@ fn trust(
     let read = config.tls.as_ref();
     let read = read.map(|tls| Trust::read(tls, before, now));
     read.transpose().map_err(|wrong| wrong.why)
-}
-
-impl fmt::Debug for UpstreamState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UpstreamState")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Returns the pickers of all loops.

@@ -1,7 +1,6 @@
 //! Counts how often loops do not respond, and reports that as changes.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,11 +46,5 @@ impl Stalls {
     pub(super) fn of(&self, name: &str) -> u64 {
         let counts = lock(&self.counts);
         counts.get(name).copied().unwrap_or(0)
-    }
-}
-
-impl fmt::Debug for Stalls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stalls").finish_non_exhaustive()
     }
 }

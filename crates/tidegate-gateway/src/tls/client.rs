@@ -135,11 +135,3 @@ impl Read {
         roots.chain(own).collect()
     }
 }
-
-impl fmt::Debug for Trust {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trust")
-            .field("expiries", &self.expiries)
-            .finish_non_exhaustive()
-    }
-}
