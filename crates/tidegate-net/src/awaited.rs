@@ -4,9 +4,18 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use tidegate_core::{Executor, RejectReason, Rejected, Task};
-use tidegate_promise::{AlreadyCancelled, Failure, Promise};
+use tidegate_promise::{AlreadyCancelled, Failure, Outcome, Promise};
 
 use crate::errors::{NetError, clone_io_error, tried};
+
+/// Returns an outcome as a result: a cancellation is a failure.
+pub(crate) fn result<'a, T>(outcome: Outcome<&'a T, &Failure>) -> Result<&'a T, Failure> {
+    match outcome {
+        Outcome::Success(value) => Ok(value),
+        Outcome::Failure(why) => Err(why.clone()),
+        Outcome::Cancelled => Err(Failure::cancelled()),
+    }
+}
 
 /// A promise on its way to a loop. Its failures say what was tried. If the loop drops the work, the
 /// promise fails with the loop's name and the reason, not as abandoned.

@@ -179,45 +179,11 @@ pub enum NetError {
 
 impl fmt::Display for NetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed(_)
-            | Self::OutputShut
-            | Self::WriteQueueFull { .. }
-            | Self::FileTruncated { .. }
-            | Self::ServerMemoryFull { .. }
-            | Self::TooManyDatagrams
-            | Self::DatagramLost { .. }
-            | Self::ReceiveFailed(_)
-            | Self::TypeMismatch { .. } => self.fmt_sending(f),
-            Self::ConnectTimeout { .. }
-            | Self::NotOpened { .. }
-            | Self::IdleTimeout(_)
-            | Self::WriteTimeout(_)
-            | Self::FrameTooLong { .. }
-            | Self::FrameTimeout(_)
-            | Self::TooManyMessages { .. }
-            | Self::ProtocolViolation(_)
-            | Self::NoAddress(_)
-            | Self::ResolveFailed { .. }
-            | Self::ResolveTimeout { .. }
-            | Self::InvalidAddress(_) => self.fmt_peer(f),
-            Self::InvalidFlag(_)
-            | Self::AlreadyRegistered
-            | Self::NotReleased(_)
-            | Self::NotConnected
-            | Self::HandlerLoop
-            | Self::CloseTimeout(_)
-            | Self::LoopEnded { .. }
-            | Self::SourceClosed { .. }
-            | Self::SourceRefused { .. }
-            | Self::SourcePanicked { .. }
-            | Self::UpdatePanicked { .. }
-            | Self::TooManyUpdates { .. } => self.fmt_use(f),
-        }
+        self.fmt_sending(f)
     }
 }
 
-/// The sentences. Each function has those of its variants; `fmt` selects it.
+/// The sentences. Each function has those of its variants, and passes the others on to the next.
 impl NetError {
     /// Writes the sentence of what a channel sends, and of its end.
     fn fmt_sending(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -260,7 +226,7 @@ impl NetError {
                 "`{handler}` takes {takes}, and got {got}; write a message of the type that \
                  it takes"
             ),
-            _ => f.write_str("another error"),
+            _ => self.fmt_peer(f),
         }
     }
 
@@ -306,7 +272,7 @@ impl NetError {
                 f,
                 "`{what}` is no address; write `host:port`, for example `127.0.0.1:80`"
             ),
-            _ => f.write_str("another error"),
+            _ => self.fmt_use(f),
         }
     }
 

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use tidegate_core::Clock;
 use tidegate_core::internal::lock;
-use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
+use tidegate_promise::{Completion, Failure, Promise, promise};
 
+use crate::awaited::result;
 use crate::resolve::{RESOLVE_TIMEOUT, Resolver, ask};
 
 /// The most names that a cache keeps; beyond it, those that are too old are removed.
@@ -85,12 +86,7 @@ impl Cache {
             Next::Ask(number, found) => {
                 let this = Arc::clone(self);
                 ask(resolver, host, port).finally(move |outcome| {
-                    let result = match outcome {
-                        Outcome::Success(found) => Ok(found.clone()),
-                        Outcome::Failure(why) => Err(why.clone()),
-                        Outcome::Cancelled => Err(Failure::cancelled()),
-                    };
-                    this.found(key, number, &result);
+                    this.found(key, number, &result(outcome).cloned());
                 });
                 found
             }

@@ -10,8 +10,9 @@ use std::time::Duration;
 use tidegate_core::Clock;
 use tidegate_core::internal::contain;
 use tidegate_loop::internal::LoopScheduler;
-use tidegate_promise::{Completion, Failure, Outcome, promise};
+use tidegate_promise::{Completion, Failure, promise};
 
+use crate::awaited::result;
 use crate::channel::TimedWork;
 use crate::errors::NetError;
 use crate::lookups::Lookups;
@@ -122,13 +123,9 @@ impl Address {
             timers.schedule(after, late)
         });
         resolved.finally(move |outcome| {
-            let found = match outcome {
-                Outcome::Success(found) if found.is_empty() => {
-                    Err(Failure::new(NetError::NoAddress(host)))
-                }
-                Outcome::Success(found) => Ok(found.clone()),
-                Outcome::Failure(why) => Err(why.clone()),
-                Outcome::Cancelled => Err(Failure::cancelled()),
+            let found = match result(outcome) {
+                Ok(found) if found.is_empty() => Err(NetError::NoAddress(host).into()),
+                found => found.cloned(),
             };
             let _ = promise.try_complete(found);
             if let Some(Ok(limit)) = limit {

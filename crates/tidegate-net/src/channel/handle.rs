@@ -7,12 +7,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_core::internal::{SignalBlock, lock};
-use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedCompletion, promise_on};
+use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_on};
 
 use super::channel_request::{ChannelRequest, refuse, refuse_write};
 use super::event::{HandlerEvent, InEvent, UserEvent};
 use super::shared::{Attribute, Shared};
 use super::write_queue::ENTRY_OVERHEAD;
+use crate::awaited::result;
 use crate::errors::NetError;
 use crate::message::{Message, Msg};
 use crate::reactor::IoHandle;
@@ -371,7 +372,7 @@ impl Channel {
     pub fn close_on_failure<T: Send + 'static>(&self, done: &Completion<T>) {
         let channel = self.clone();
         done.on_complete(move |outcome| {
-            if !matches!(outcome, Outcome::Success(_)) {
+            if !outcome.is_success() {
                 drop(channel.close());
             }
         });
@@ -380,10 +381,10 @@ impl Channel {
     /// Sends the cause through the handlers as an error when `done` fails or is cancelled.
     pub fn fire_error_on_failure<T: Send + 'static>(&self, done: &Completion<T>) {
         let channel = self.clone();
-        done.on_complete(move |outcome| match outcome {
-            Outcome::Success(_) => {}
-            Outcome::Failure(why) => channel.fire_error(why.clone()),
-            Outcome::Cancelled => channel.fire_error(Failure::cancelled()),
+        done.on_complete(move |outcome| {
+            if let Err(why) = result(outcome) {
+                channel.fire_error(why);
+            }
         });
     }
 

@@ -10,6 +10,7 @@ use tidegate_core::internal::lock;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise_on};
 
 use super::Client;
+use crate::awaited::result;
 use crate::channel::{Channel, TimedWork};
 use crate::group::{ChannelPlacement, LoopTarget};
 
@@ -148,8 +149,8 @@ impl<P: ChannelPlacement> Attempts<P> {
     }
 
     fn ended(self: &Arc<Self>, outcome: Outcome<&Channel, &Failure>) {
-        let why = match outcome {
-            Outcome::Success(channel) => {
+        let why = match result(outcome) {
+            Ok(channel) => {
                 let promise = self.end();
                 let taken = promise.map(|promise| promise.succeed(channel.clone()));
                 if !matches!(taken, Some(Ok(_))) {
@@ -157,8 +158,7 @@ impl<P: ChannelPlacement> Attempts<P> {
                 }
                 return;
             }
-            Outcome::Failure(why) => why.clone(),
-            Outcome::Cancelled => Failure::cancelled(),
+            Err(why) => why,
         };
         let mut state = self.lock();
         // After the end nothing is outstanding.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use tidegate_promise::{Completion, Failure, Outcome, promise};
+use tidegate_promise::{Completion, promise};
 
 use super::{Client, Subject};
+use crate::awaited::result;
 use crate::channel::{Channel, Transport, local_ends};
 use crate::group::{ChannelPlacement, NetGroup};
 use crate::pipeline::{Initialiser, PipelineBuilder};
@@ -30,19 +31,18 @@ impl<P: ChannelPlacement> NetGroup<P> {
             let mut client = Client::builder(self).build();
             client.initialise = assemble;
             let subject = Subject::Other("make a pair of channels");
-            client.open(subject, move || Ok((Transport::Local(end), None, None)))
+            client.open(None, subject, move || {
+                Ok((Transport::Local(end), None, None))
+            })
         };
         let (one, other) = (open(one, Arc::new(first)), open(other, Arc::new(second)));
         let (promise, pair) = promise();
         let both = tidegate_promise::Completion::all([one, other]);
         both.finally(move |outcome| {
-            let made = match outcome {
-                Outcome::Success(channels) => match channels.as_slice() {
-                    [one, other] => Ok((one.clone(), other.clone())),
-                    _ => return,
-                },
-                Outcome::Failure(why) => Err(why.clone()),
-                Outcome::Cancelled => Err(Failure::cancelled()),
+            let made = match result(outcome).map(Vec::as_slice) {
+                Ok([one, other]) => Ok((one.clone(), other.clone())),
+                Ok(_) => return,
+                Err(why) => Err(why),
             };
             if let Err(late) = promise.complete(made)
                 && let Ok((one, other)) = late.into_inner()

@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use tidegate_loop::internal::LoopScheduler;
 use tidegate_loop::{EventLoop, Pinned};
-use tidegate_promise::{Completion, Failure, Outcome, Promise, promise_on};
+use tidegate_promise::{Completion, Failure, Promise, promise_on};
 
-use crate::awaited::Awaited;
+use crate::awaited::{Awaited, result};
 use crate::channel::{
     Channel, ChannelOptions, ChannelRequest, Connecting, Shared, Start, TimedWork, Transport,
 };
@@ -102,10 +102,9 @@ impl<P: ChannelPlacement> Client<P> {
         let timers = home.home.timers();
         let found = to.look_up(&*self.resolver, self.resolve_timeout, &timers);
         let attempts = Attempts::new(self.clone(), home, name, &promise);
-        found.finally(move |outcome| match outcome {
-            Outcome::Success(found) => attempts.begin(found.clone(), promise),
-            Outcome::Failure(why) => drop(promise.fail(why.clone())),
-            Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
+        found.finally(move |outcome| match result(outcome) {
+            Ok(found) => attempts.begin(found.clone(), promise),
+            Err(why) => drop(promise.fail(why)),
         });
         connected
     }
@@ -136,12 +135,7 @@ impl<P: ChannelPlacement> Client<P> {
     /// Connects to a Unix socket.
     #[cfg(unix)]
     pub fn connect_unix(&self, path: impl AsRef<Path>) -> Completion<Channel> {
-        let path = path.as_ref().to_owned();
-        let to = format!("`{}`", path.display());
-        self.open(Subject::Connect(to), move || {
-            let stream = connect_unix(&path)?;
-            Ok((Transport::unix(stream), None, None))
-        })
+        self.open_unix(None, path.as_ref())
     }
 
     /// Connects to a Unix socket, on this event loop of the client's group. The completion fails
@@ -152,23 +146,22 @@ impl<P: ChannelPlacement> Client<P> {
         home: &EventLoop<P>,
         path: impl AsRef<Path>,
     ) -> Completion<Channel> {
-        let path = path.as_ref().to_owned();
+        self.open_unix(Some(home), path.as_ref())
+    }
+
+    #[cfg(unix)]
+    fn open_unix(&self, home: Option<&EventLoop<P>>, path: &Path) -> Completion<Channel> {
+        let path = path.to_owned();
         let subject = Subject::Connect(format!("`{}`", path.display()));
-        let Some(target) = self.group.target(home) else {
-            return foreign_loop(&subject, home.name());
-        };
-        let (promise, connected) = promise_on(target.home.executor());
-        let open = move || {
+        self.open(home, subject, move || {
             let stream = connect_unix(&path)?;
             Ok((Transport::unix(stream), None, None))
-        };
-        self.open_on(&target, subject, open, promise);
-        connected
+        })
     }
 
     /// Creates a channel of a connected TCP socket.
     pub fn adopt(&self, stream: std::net::TcpStream) -> Completion<Channel> {
-        self.open(ADOPT_TCP, move || adopt_tcp(stream))
+        self.open(None, ADOPT_TCP, move || adopt_tcp(stream))
     }
 
     /// Creates a channel like [`Client::adopt`], on this event loop of the client's group. The
@@ -179,12 +172,7 @@ impl<P: ChannelPlacement> Client<P> {
         home: &EventLoop<P>,
         stream: std::net::TcpStream,
     ) -> Completion<Channel> {
-        let Some(target) = self.group.target(home) else {
-            return foreign_loop(&ADOPT_TCP, home.name());
-        };
-        let (promise, adopted) = promise_on(target.home.executor());
-        self.open_on(&target, ADOPT_TCP, move || adopt_tcp(stream), promise);
-        adopted
+        self.open(Some(home), ADOPT_TCP, move || adopt_tcp(stream))
     }
 
     /// Creates a channel of a connected Unix socket, for example one end of a pair.
@@ -205,7 +193,7 @@ impl<P: ChannelPlacement> Client<P> {
     /// ```
     #[cfg(unix)]
     pub fn adopt_unix(&self, stream: std::os::unix::net::UnixStream) -> Completion<Channel> {
-        self.open(Subject::Other("adopt a Unix socket"), move || {
+        self.open(None, Subject::Other("adopt a Unix socket"), move || {
             let stream = UnixStream::adopt(stream)?;
             Ok((Transport::unix(stream), None, None))
         })
@@ -225,7 +213,7 @@ impl<P: ChannelPlacement> Client<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn bind_udp(&self, address: SocketAddr) -> Completion<Channel> {
-        self.open(Subject::Udp(address), move || {
+        self.open(None, Subject::Udp(address), move || {
             let socket = bind_udp(address)?;
             let local = socket.local_addr().ok();
             Ok((Transport::Udp(socket), local, None))
@@ -234,7 +222,7 @@ impl<P: ChannelPlacement> Client<P> {
 
     /// Creates a channel of an existing UDP socket: see [`Client::bind_udp`].
     pub fn adopt_udp(&self, socket: std::net::UdpSocket) -> Completion<Channel> {
-        self.open(Subject::Other("adopt a UDP socket"), move || {
+        self.open(None, Subject::Other("adopt a UDP socket"), move || {
             let socket = UdpSocket::adopt(socket)?;
             let local = socket.local_addr().ok();
             Ok((Transport::Udp(socket), local, None))
@@ -244,10 +232,17 @@ impl<P: ChannelPlacement> Client<P> {
     /// Opens a connection on the next event loop.
     fn open(
         &self,
+        home: Option<&EventLoop<P>>,
         subject: Subject,
         open: impl FnOnce() -> io::Result<Opened> + Send + 'static,
     ) -> Completion<Channel> {
-        let home = self.group.pick();
+        let home = match home {
+            None => self.group.pick(),
+            Some(home) => match self.group.target(home) {
+                Some(home) => home,
+                None => return foreign_loop(&subject, home.name()),
+            },
+        };
         let (promise, opened) = promise_on(home.home.executor());
         self.open_on(&home, subject, open, promise);
         opened

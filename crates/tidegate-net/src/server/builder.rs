@@ -11,13 +11,13 @@ use std::time::Duration;
 use tidegate_core::internal::SignalBlock;
 use tidegate_loop::Pinned;
 use tidegate_loop::internal::LoopScheduler;
-use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedCompletion, promise};
+use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise};
 
 use super::drain::{DrainReport, GRACE};
 use super::listener::{Config, GroupChildren, ListenerCore, ListenerShared};
 use super::listening::{Listener, Listening};
 use super::server_shared::ServerShared;
-use crate::awaited::Awaited;
+use crate::awaited::{Awaited, result};
 use crate::channel::{ChannelOptions, Home, ServerLimits};
 use crate::errors::{NetError, tried};
 use crate::group::{ChannelPlacement, LoopTarget, NetGroup};
@@ -293,12 +293,14 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         let found = address.look_up(&*self.resolver, self.resolve_timeout, &timers);
         let (promise, bound) = promise();
         found.finally(move |outcome| {
-            let started = match outcome {
-                Outcome::Success(found) => self.bind_any(Some(&name), found),
-                Outcome::Failure(why) => Completion::failed(why.clone()),
-                Outcome::Cancelled => Completion::failed(Failure::cancelled()),
+            let started = match result(outcome) {
+                Ok(found) => self.bind_any(Some(&name), found),
+                Err(why) => return drop(promise.fail(why)),
             };
-            pass_on(started, promise);
+            started.finally(move |outcome| match result(outcome) {
+                Ok(server) => complete_bind(server, promise),
+                Err(why) => drop(promise.fail(why)),
+            });
         });
         bound
     }
@@ -410,13 +412,11 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         };
         let (promise, bound) = promise();
         tidegate_promise::Completion::all(registered).finally(move |outcome| {
-            let failed = match outcome {
-                Outcome::Success(_) => return complete_bind(&server, promise),
-                Outcome::Failure(why) => why.clone(),
-                Outcome::Cancelled => Failure::cancelled(),
-            };
-            drop(server.stop_accepting());
-            let _ = promise.fail(failed);
+            if let Err(why) = result(outcome) {
+                drop(server.stop_accepting());
+                return drop(promise.fail(why));
+            }
+            complete_bind(&server, promise);
         });
         Ok(bound)
     }
@@ -464,15 +464,6 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
             None => listen_tcp(address, shared, backlog).map(Listener::Tcp),
         }
     }
-}
-
-/// Completes `promise` with the outcome of `started`.
-fn pass_on(started: Completion<Server>, promise: Promise<Server>) {
-    started.finally(move |outcome| match outcome {
-        Outcome::Success(server) => complete_bind(server, promise),
-        Outcome::Failure(why) => drop(promise.fail(why.clone())),
-        Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
-    });
 }
 
 /// Completes `promise` with a server; closes the server if the promise was cancelled.

@@ -9,8 +9,9 @@ use std::time::Duration;
 use tidegate_core::internal::lock;
 use tidegate_core::{Clock, Parker, ThreadBuilder};
 use tidegate_loop::Placement;
-use tidegate_promise::{Completion, Failure, Outcome, Promise, SharedPromise, promise};
+use tidegate_promise::{Completion, SharedPromise, promise};
 
+use crate::awaited::result;
 use crate::channel::{Channel, ChannelRequest, InEvent, ServerConnections, TimedWork, UserEvent};
 use crate::group::{LoopTarget, NetGroup};
 use crate::reactor::{self, IoHandle, RoamingShared, Update};
@@ -145,7 +146,7 @@ pub(super) fn begin_after(
     let start = move || {
         let next = lock(&next).take();
         if let Some((begin, promise)) = next {
-            pass_report_on(begin(), promise);
+            begin().finally(move |outcome| drop(promise.complete(result(outcome).cloned())));
         }
     };
     let now = start.clone();
@@ -161,14 +162,6 @@ pub(super) fn begin_after(
         now();
     }
     done
-}
-
-fn pass_report_on(drained: Completion<DrainReport>, promise: Promise<DrainReport>) {
-    drained.finally(move |outcome| match outcome {
-        Outcome::Success(report) => drop(promise.succeed(report.clone())),
-        Outcome::Failure(why) => drop(promise.fail(why.clone())),
-        Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
-    });
 }
 
 /// Notifies every connection of `origin` that it should finish, and cuts the ones still open at the

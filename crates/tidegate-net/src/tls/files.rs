@@ -236,7 +236,7 @@ impl Tls {
         let (channel, id) = ctx.ring_target();
         done.finally(move |outcome| {
             if let Some(promise) = last_promise {
-                complete(promise, &outcome);
+                complete(promise, outcome);
             }
             ring_timer(&channel, id, CHUNK_SENT);
         });

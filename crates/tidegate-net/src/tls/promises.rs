@@ -2,6 +2,8 @@
 
 use tidegate_promise::{Failure, Outcome, Promise, promise};
 
+use crate::awaited::result;
+
 /// Combines several promises into one.
 pub(super) fn join_promises(mut promises: Vec<Promise<()>>) -> Option<Promise<()>> {
     if promises.len() < 2 {
@@ -10,17 +12,13 @@ pub(super) fn join_promises(mut promises: Vec<Promise<()>>) -> Option<Promise<()
     let (all, sent) = promise::<()>();
     sent.finally(move |outcome| {
         for promise in promises {
-            complete(promise, &outcome);
+            complete(promise, outcome);
         }
     });
     Some(all)
 }
 
 /// Completes `promise` with the outcome of another one.
-pub(super) fn complete(promise: Promise<()>, outcome: &Outcome<&(), &Failure>) {
-    let _ = match outcome {
-        Outcome::Success(()) => promise.succeed(()).map_err(drop),
-        Outcome::Failure(why) => promise.fail((*why).clone()).map_err(drop),
-        Outcome::Cancelled => promise.fail(Failure::cancelled()).map_err(drop),
-    };
+pub(super) fn complete(promise: Promise<()>, outcome: Outcome<&(), &Failure>) {
+    let _ = promise.complete(result(outcome).copied());
 }
