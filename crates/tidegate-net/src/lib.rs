@@ -45,7 +45,7 @@
 //! | `pipeline` | handlers in a row |
 //! | `local` | connections within the process, for tests |
 //! | `group` | loops with I/O, and how channels are placed on them |
-//! | `server`, `client`, `resolve`, `name_cache` | listeners and drains; connecting; name resolution |
+//! | `server`, `client`, `resolve`, `lookups`, `name_cache` | listeners and drains; connecting; name resolution |
 //! | `handlers`, `stream`, `tls` | framing, idle limits, shaping; channels as byte streams; encryption |
 //! | `embedded` | a channel without a socket, for tests |
 //!

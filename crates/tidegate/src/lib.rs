@@ -334,7 +334,9 @@ pub mod net {
     };
     #[cfg(feature = "streams")]
     #[doc(inline)]
-    pub use tidegate_net::{ByteStream, LocalStream, LocalStreamHandler, StreamHandler};
+    pub use tidegate_net::{
+        AnyThread, ByteStream, LocalStream, LocalStreamHandler, OwnLoop, StreamHandler, StreamKind,
+    };
 
     /// Sources of one's own on an event loop with I/O, and updates of its selector.
     ///
