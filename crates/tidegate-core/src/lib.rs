@@ -73,7 +73,9 @@ pub mod internal {
     pub use crate::thread::handle::ThreadWatch;
     pub use crate::thread::start::at_thread_exit;
     pub use crate::trace::api as trace;
-    pub use crate::wait::{WaitGuard, change_width, check_may_block, check_wait};
+    pub use crate::wait::{
+        Capacity, WaitEdge, WaitGuard, change_width, check_may_block, check_wait, record_wait,
+    };
     pub use crate::wake_flag::WakeFlag;
 }
 mod lane;

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use super::record::{Edge, record};
+use super::record::{WaitEdge, record};
 use super::refused::{WaitRefusedError, Why, thread_name};
 use crate::executor::{Executor, ExecutorId, WaitPolicy, current_executor, wait_policy};
 use crate::thread::{self, ThreadRecord};
@@ -76,7 +76,7 @@ fn check_stance_for(home: Option<&str>, end: bool) -> Result<(), WaitRefusedErro
 #[derive(Debug)]
 #[must_use = "the record holds the wait only while the guard lives"]
 pub struct WaitGuard {
-    _edge: Option<Edge>,
+    _edge: Option<WaitEdge>,
     /// The guard that [`Executor::begin_wait`] of the home returned.
     _also: Option<Box<dyn Any + Send>>,
 }
@@ -88,7 +88,7 @@ impl WaitGuard {
         _also: None,
     };
 
-    fn of(edge: Edge) -> Self {
+    fn of(edge: WaitEdge) -> Self {
         Self {
             _edge: Some(edge),
             _also: None,

@@ -30,5 +30,5 @@ mod tests;
 
 pub(crate) use self::check::check_end;
 pub use self::check::{WaitGuard, check_may_block, check_wait};
-pub use self::record::change_width;
+pub use self::record::{Capacity, WaitEdge, change_width, record_wait};
 pub use self::refused::WaitRefusedError;

@@ -1,16 +1,19 @@
-//! The wait record: a graph of which executors have threads that wait for which other executors.
+//! The wait record: a graph of which places have threads that wait for which other places. A place
+//! is an executor, or what the crate of commands adds: a gate with permits, a run that callers
+//! share.
 //!
 //! It is behind one short lock, taken only by a thread that is about to sleep anyway.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use super::refused::WaitRefusedError;
 use crate::executor::ExecutorId;
+use crate::permits::Permits;
 use crate::sys::prim::unpoisoned;
 
-/// The waiting threads of each executor, and the homes that they wait for.
+/// The waiting threads of each place, and the places that they wait for.
 #[derive(Default)]
 pub(super) struct Record {
     pub(super) waiting: HashMap<ExecutorId, Node>,
@@ -18,10 +21,20 @@ pub(super) struct Record {
 
 pub(super) struct Node {
     name: String,
-    /// Number of threads that could run its tasks, when last read.
-    width: usize,
-    /// Homes that its threads wait for, one entry per waiting thread.
+    capacity: Capacity,
+    /// Places that its threads wait for, one entry per waiting thread.
     homes: Vec<ExecutorId>,
+}
+
+/// How many threads can work for a place at the same time.
+#[derive(Clone, Debug)]
+pub enum Capacity {
+    /// This many threads, when last read.
+    Threads(usize),
+    /// The threads that hold these permits now.
+    Permits(Permits),
+    /// The place ends only when all its work has ended: each wait of its work blocks it.
+    Whole,
 }
 
 static RECORD: LazyLock<Mutex<Record>> = LazyLock::new(Mutex::default);
@@ -43,7 +56,7 @@ pub(super) fn record(
     name: &str,
     width: impl Fn() -> usize,
     to: ExecutorId,
-) -> Result<Edge, WaitRefusedError> {
+) -> Result<WaitEdge, WaitRefusedError> {
     let (mut record, width) = loop {
         // ORDERING: Acquire pairs with the Release in `change_width`: a reader that sees the change
         // also sees the width that it applied.
@@ -54,24 +67,33 @@ pub(super) fn record(
             break (record, width);
         }
     };
-    let node = record.waiting.entry(from).or_insert_with(|| Node {
-        name: name.to_owned(),
-        width: 1,
-        homes: Vec::new(),
-    });
-    node.width = width;
-    node.homes.push(to);
-    let edge = Edge { from, to };
-    let mut path = Vec::new();
-    if record.leads_back(from, to, &mut path) {
-        let mut names = vec![name.to_owned()];
-        record.add_names(&path, &mut names);
-        drop(record);
-        drop(edge);
-        return Err(WaitRefusedError::deadlock(names));
-    }
+    let edge = record.add(from, name, Capacity::Threads(width), to);
+    let checked = record.check(from, to);
+    // Before a refused edge is dropped, which takes the lock.
     drop(record);
-    Ok(edge)
+    checked.map(|()| edge)
+}
+
+/// Records that the calling thread, which works for all of `places`, waits for `to`.
+///
+/// # Errors
+///
+/// A [`WaitRefusedError`] if the wait would close a cycle. Nothing is recorded then.
+pub fn record_wait(
+    places: impl IntoIterator<Item = (ExecutorId, Capacity)>,
+    to: ExecutorId,
+) -> Result<Vec<WaitEdge>, WaitRefusedError> {
+    let mut places = places.into_iter().peekable();
+    let Some((first, _)) = places.peek() else {
+        return Ok(Vec::new());
+    };
+    let first = *first;
+    let mut record = lock();
+    let add = |(from, capacity)| record.add(from, "", capacity, to);
+    let edges = places.map(add).collect();
+    let checked = record.check(first, to);
+    drop(record);
+    checked.map(|()| edges)
 }
 
 /// Changes the number of threads that can run an executor's tasks, unless current waits rely on
@@ -98,18 +120,12 @@ pub fn change_width(
 ) -> Result<(), WaitRefusedError> {
     let mut record = lock();
     if let Some(node) = record.waiting.get_mut(&executor) {
-        let before = std::mem::replace(&mut node.width, width);
-        let homes = node.homes.clone();
-        let mut path = Vec::new();
-        let mut homes = homes.into_iter();
-        if homes.any(|home| record.leads_back(executor, home, &mut path)) {
-            let mut names = Vec::new();
-            record.add_names(&[executor], &mut names);
-            record.add_names(&path, &mut names);
+        let before = std::mem::replace(&mut node.capacity, Capacity::Threads(width));
+        if let Err(refused) = record.check(executor, executor) {
             if let Some(node) = record.waiting.get_mut(&executor) {
-                node.width = before;
+                node.capacity = before;
             }
-            return Err(WaitRefusedError::deadlock(names));
+            return Err(refused);
         }
     }
     apply();
@@ -119,67 +135,129 @@ pub fn change_width(
 }
 
 impl Record {
-    /// Returns `true` if a wait of `start` for `home` is part of a cycle: there is a path of waits
-    /// from `home` to `start` on which every executor is blocked. `path` is that path without
-    /// `start`.
-    fn leads_back(&self, start: ExecutorId, home: ExecutorId, path: &mut Vec<ExecutorId>) -> bool {
-        self.search(start, home, path, &mut HashSet::new())
+    fn add(&mut self, from: ExecutorId, name: &str, now: Capacity, to: ExecutorId) -> WaitEdge {
+        let node = self.waiting.entry(from).or_insert_with(|| Node {
+            name: name.to_owned(),
+            capacity: Capacity::Whole,
+            homes: Vec::new(),
+        });
+        node.capacity = now;
+        node.homes.push(to);
+        WaitEdge { from, to }
     }
 
-    /// Searches the homes that are not in `seen`. What leads back does not depend on the path that
-    /// led there, so each home is searched once.
-    fn search(
-        &self,
-        start: ExecutorId,
-        home: ExecutorId,
-        path: &mut Vec<ExecutorId>,
-        seen: &mut HashSet<ExecutorId>,
-    ) -> bool {
-        let (at, is_end) = home.of_end();
-        let Some(node) = self.waiting.get(&at) else {
-            return false;
-        };
-        if !node.is_blocked(is_end) || !seen.insert(home) {
-            return false;
+    /// Refuses a wait of `start` for `to` that cannot end, because `to` waits for `start` in turn.
+    fn check(&self, start: ExecutorId, to: ExecutorId) -> Result<(), WaitRefusedError> {
+        let mut stuck = self.stuck(to);
+        if !stuck.contains(&to) {
+            return Ok(());
         }
-        if at == start {
-            return true;
+        let mut names = vec![self.name(start)];
+        if start != to {
+            self.find(start, to, &mut stuck, &mut names);
+        } else if let Some(node) = self.waiting.get(&start) {
+            let mut homes = node.homes.iter();
+            let _ = homes.any(|home| self.find(start, *home, &mut stuck, &mut names));
         }
-        path.push(at);
-        let mut homes = node.homes.iter();
-        if homes.any(|&next| self.search(start, next, path, seen)) {
-            return true;
-        }
-        path.pop();
-        false
+        Err(WaitRefusedError::deadlock(names))
     }
 
-    /// Adds the names of executors that have waiting threads.
-    fn add_names(&self, of: &[ExecutorId], names: &mut Vec<String>) {
-        for id in of {
-            if let Some(node) = self.waiting.get(id) {
-                names.push(node.name.clone());
+    /// Returns the places that `to` depends on, and on which no wait can end.
+    fn stuck(&self, to: ExecutorId) -> Vec<ExecutorId> {
+        let mut stuck = Vec::new();
+        let mut unseen = vec![to];
+        while let Some(home) = unseen.pop() {
+            if let Some(node) = self.node(home)
+                && !stuck.contains(&home)
+                && (is_whole(home, node) || node.is_full())
+            {
+                stuck.push(home);
+                unseen.extend(&node.homes);
+            }
+        }
+        // A place is free again when a wait of one of its threads ends, but a whole place only when
+        // all end.
+        loop {
+            let before = stuck.clone();
+            stuck.retain(|home| {
+                self.node(*home).is_some_and(|node| {
+                    let mut homes = node.homes.iter();
+                    match is_whole(*home, node) {
+                        true => homes.any(|home| before.contains(home)),
+                        false => homes.all(|home| before.contains(home)),
+                    }
+                })
+            });
+            if stuck.len() == before.len() {
+                return stuck;
             }
         }
     }
+
+    /// Adds the names of the places on a path from `at` to `start`. Returns `true` if there is a
+    /// path. Takes the places that it has seen out of `stuck`.
+    fn find(
+        &self,
+        start: ExecutorId,
+        at: ExecutorId,
+        stuck: &mut Vec<ExecutorId>,
+        names: &mut Vec<String>,
+    ) -> bool {
+        let place = at.of_end().0;
+        if place == start {
+            return true;
+        }
+        let Some(node) = self.node(at).filter(|_| stuck.contains(&at)) else {
+            return false;
+        };
+        stuck.retain(|seen| *seen != at);
+        names.push(self.name(place));
+        let mut homes = node.homes.iter();
+        let found = homes.any(|home| self.find(start, *home, stuck, names));
+        if !found {
+            names.pop();
+        }
+        found
+    }
+
+    /// Returns the waiting threads of a place, or of the executor that ends.
+    fn node(&self, home: ExecutorId) -> Option<&Node> {
+        self.waiting.get(&home.of_end().0)
+    }
+
+    fn name(&self, of: ExecutorId) -> String {
+        self.node(of)
+            .map(|node| node.name.clone())
+            .unwrap_or_default()
+    }
+}
+
+/// Returns `true` if a wait for `home` needs all work of `node` to end. A wait for a task needs one
+/// thread that is free.
+fn is_whole(home: ExecutorId, node: &Node) -> bool {
+    home.of_end().1 || matches!(node.capacity, Capacity::Whole)
 }
 
 impl Node {
-    /// Returns `true` if a wait for this executor cannot end while its waiting threads wait. A wait
-    /// for a task needs one thread that is free; a wait for the end needs all of them.
-    fn is_blocked(&self, is_end: bool) -> bool {
-        is_end || self.homes.len() >= self.width
+    /// Returns `true` if all threads of this place wait.
+    fn is_full(&self) -> bool {
+        match &self.capacity {
+            Capacity::Threads(width) => self.homes.len() >= *width,
+            Capacity::Permits(permits) => self.homes.len() >= permits.held(),
+            Capacity::Whole => true,
+        }
     }
 }
 
 /// An edge of the record. Dropping it removes it from the record.
 #[derive(Debug)]
-pub(super) struct Edge {
+#[must_use = "the record holds the wait only while the edge lives"]
+pub struct WaitEdge {
     from: ExecutorId,
     to: ExecutorId,
 }
 
-impl Drop for Edge {
+impl Drop for WaitEdge {
     fn drop(&mut self) {
         let Self { from, to } = *self;
         let mut record = lock();

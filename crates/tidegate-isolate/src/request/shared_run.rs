@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::internal::WaitEdge;
 use tidegate_core::{CancelToken, Executor};
 use tidegate_promise::{
     Completion, Outcome, Promise, SharedCompletion, WaitError, promise_on, promise_with_error,
@@ -16,7 +17,7 @@ use tidegate_promise::{
 use super::context::RequestContext;
 use super::log::LogEntry;
 use super::subscribers::{Subscribers, Subscription};
-use super::wait_graph::{self, Waits};
+use super::wait_graph;
 use crate::cancel::HandleOfCall;
 use crate::error::{Cause, CommandError, Rejection};
 use crate::event::{Event, EventSet};
@@ -68,7 +69,7 @@ pub(super) struct Run<T: Send + Sync + 'static, E: Send + Sync + 'static> {
 pub(super) struct LaterCaller<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     answer: SharedCompletion<T, CommandError<E>>,
     pub(super) interest: Subscription,
-    waits: Option<Waits>,
+    waits: Option<Vec<WaitEdge>>,
     pub(super) command: Key,
     log: Option<RequestContext>,
 }

@@ -22,8 +22,8 @@ struct OutsideOf {
 impl WaitCheck for OutsideOf {
     fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
         match wait_graph::wait_for(self.run) {
-            Some(waits) if waits.is_recorded() => Ok(Some(Box::new(waits))),
-            Some(_) => Ok(None),
+            Some(waits) if waits.is_empty() => Ok(None),
+            Some(waits) => Ok(Some(Box::new(waits))),
             None => {
                 let run = format!("a shared run of {}", self.command);
                 Err(WaitRefusedError::deadlock(vec![run]))

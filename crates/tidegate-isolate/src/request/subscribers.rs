@@ -33,7 +33,7 @@ impl Subscribers {
     /// Starts with one caller: the call that creates the run.
     pub(super) fn new() -> Self {
         Self {
-            id: RunId::new(),
+            id: RunId::next(),
             count: AtomicUsize::new(1),
             may_interrupt: AtomicBool::new(false),
             run: Mutex::new(None),

@@ -4,24 +4,15 @@
 //! a run that it waits for in turn, such a wait would never end, so it is refused.
 //!
 //! A thread knows the runs that it works for, innermost last. These are carried to a thread of a
-//! bulkhead if the caller waits for that thread; work that is only queued runs without them. The
-//! record of the waits is protected by one short lock, taken only inside shared runs.
+//! bulkhead if the caller waits for that thread; work that is only queued runs without them.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use tidegate_core::executor::ExecutorId;
+use tidegate_core::internal::{Capacity, WaitEdge, record_wait};
 
 /// Identifies a shared run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct RunId(u64);
-
-impl RunId {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
+pub(crate) type RunId = ExecutorId;
 
 thread_local! {
     /// The shared runs that this thread works for.
@@ -60,72 +51,11 @@ impl Drop for Within {
     }
 }
 
-/// For each run, the runs that it waits for.
-type Record = HashMap<RunId, Vec<RunId>>;
-
-static RECORD: LazyLock<Mutex<Record>> = LazyLock::new(Mutex::default);
-
-fn lock() -> MutexGuard<'static, Record> {
-    RECORD.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Records that the calling thread waits for `run`. Returns `None` if the wait would deadlock.
-pub(crate) fn wait_for(run: RunId) -> Option<Waits> {
-    let within = current();
-    if within.is_empty() {
-        return Some(Waits { within, run });
-    }
-    let mut record = lock();
-    let mut seen = vec![run];
-    let mut at = 0;
-    while let Some(&one) = seen.get(at) {
-        if within.contains(&one) {
-            return None;
-        }
-        for next in record.get(&one).into_iter().flatten() {
-            if !seen.contains(next) {
-                seen.push(*next);
-            }
-        }
-        at += 1;
-    }
-    for one in &within {
-        record.entry(*one).or_default().push(run);
-    }
-    Some(Waits { within, run })
-}
-
-/// A recorded wait; dropping it removes the record.
-pub(crate) struct Waits {
-    within: Vec<RunId>,
-    run: RunId,
-}
-
-impl Waits {
-    /// Returns `true` if the wait is in the record, because the thread works for a shared run.
-    pub(crate) fn is_recorded(&self) -> bool {
-        !self.within.is_empty()
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        if self.within.is_empty() {
-            return;
-        }
-        let mut record = lock();
-        for one in &self.within {
-            let Some(waits) = record.get_mut(one) else {
-                continue;
-            };
-            if let Some(at) = waits.iter().position(|run| *run == self.run) {
-                waits.swap_remove(at);
-            }
-            if waits.is_empty() {
-                record.remove(one);
-            }
-        }
-    }
+/// Records that the calling thread waits for `run`. Returns `None` if the wait would deadlock, and
+/// no edges if the thread works for no shared run.
+pub(crate) fn wait_for(run: RunId) -> Option<Vec<WaitEdge>> {
+    let within = current().into_iter().map(|run| (run, Capacity::Whole));
+    record_wait(within, run).ok()
 }
 
 #[cfg(test)]
@@ -136,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_circle_is_refused_and_a_wait_that_has_ended_is_forgotten() {
-        let [a, b, c] = [(); 3].map(|()| RunId::new());
+        let [a, b, c] = [(); 3].map(|()| RunId::next());
         assert!(wait_for(a).is_some(), "a thread that works for no run");
         let of_a = {
             let _in_a = enter(a);

@@ -63,7 +63,7 @@ type Report = (Key, OnUnhandled);
 impl Gate {
     pub(crate) fn new(config: &PermitConfig) -> Self {
         let gate = Self {
-            id: wait_graph::next_id(),
+            id: GateId::next(),
             permits: Permits::new(config.limit),
             ceilings: std::array::from_fn(|_| AtomicUsize::new(0)),
             partitions: Mutex::new(config.partitions),
