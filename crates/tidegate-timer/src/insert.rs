@@ -8,7 +8,7 @@ use crate::wheel::Wheel;
 /// Repeats this if another thread set an earlier deadline in the meantime. `key` stores the
 /// timeout's key; `entry` creates the wheel entry if the timeout has none yet.
 ///
-/// Called by the owner of the wheel: [`WheelTimer`](crate::WheelTimer) or an event loop.
+/// Called by the owner of the wheel, an event loop.
 #[inline]
 pub fn insert_timeout<E, T>(
     wheel: &mut Wheel<E>,

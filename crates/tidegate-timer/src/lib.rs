@@ -16,7 +16,7 @@
 //! |---|---|---|---|---|
 //! | [`Heap`] | O(log n) | O(log n) | exact | the owner's |
 //! | [`Wheel`] | O(1) | O(1) | end of the tick, never early | the owner's |
-//! | [`WheelTimer`] | wheel plus lane push | wheel plus one word | as the wheel | one of its own |
+//! | [`WheelTimer`] | wheel plus a lock | wheel plus a lock | as the wheel | one of its own |
 //! | alarms (isolation) | two locked instructions | scan of the calls | exact | one per isolation |
 //!
 //! What each engine is for, and why the others do not fit:
@@ -32,12 +32,11 @@
 //!   times before it expires.
 //! * **[`WheelTimer`]**: timeouts of programs without event loops. A wheel has one owner. Such a
 //!   program has no thread that turns the wheel, and its timeouts come from many threads. They
-//!   reach the timer's thread through a lane, and one word decides between expiry and cancellation.
-//!   The thread sleeps until an entry is due.
+//!   share a wheel under a lock with the timer's thread, which sleeps until an entry is due.
 //! * **Alarms**: the timeout of each call of a command. A call that ends in time should pay nearly
 //!   nothing for its timeout. With a thousand other entries pending, adding and removing an entry
-//!   takes 409 instructions in a `Wheel` private to the thread, which no thread would turn, 455 in
-//!   a wheel that threads share under a lock, and 754 in a `WheelTimer`. A call instead writes its
+//!   takes 409 instructions in a `Wheel` private to the thread, which no thread would turn, and
+//!   455 in a wheel that threads share under a lock, as in a `WheelTimer`. A call instead writes its
 //!   deadline into a record that its thread keeps for the next call, on a cache line of that
 //!   thread: 27 instructions. The price is a scan, once per deadline that is reached, over all
 //!   records that were ever in use at the same time. This suits calls, of which there are hundreds,
@@ -51,8 +50,6 @@
 //!   ([`Clock::deadline`](tidegate_core::Clock::deadline)).
 //! * [`TimerKey`] and its generations: `key.rs`, for the heap and the wheel.
 //! * Rounding to ticks: `wheel/geometry.rs`, for the wheel and for the wake-ups of `WheelTimer`.
-//! * The word that decides between expiry, cancellation and reset: `raw/timeout/cell.rs`, for the
-//!   timeouts of event loops and of `WheelTimer`. `insert.rs` inserts such a timeout into a wheel.
 //! * Delayed tasks of an isolation wait in a [`Heap`]; only the calls of an isolation have an
 //!   engine of their own.
 //!
@@ -101,8 +98,7 @@ pub mod internal {
     pub use crate::insert::insert_timeout;
     pub use crate::key::KeySlot;
     pub use crate::raw::{
-        ArenaArray, HugePageArena, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane,
-        TimeoutNode, TimeoutOutcome,
+        ArenaArray, HugePageArena, Reset, StillPending, TimeoutCell, TimeoutOutcome,
     };
 }
 mod insert;

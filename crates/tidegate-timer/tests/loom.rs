@@ -17,9 +17,6 @@ mod race_cell;
 #[path = "../../tidegate-testkit/shared/loom_log.rs"]
 mod loom_log;
 
-#[path = "models/timeouts.rs"]
-mod timeouts;
-
 use loom_log::Log;
 use race_cell::RaceCell;
 
@@ -113,6 +110,42 @@ fn an_earlier_deadline_never_falls_between_a_reset_and_an_arming() {
         assert!(
             seen == 20 || received == Some(20) || notified == Reset::Sooner,
             "armed for {seen}, saw {received:?}, then {notified:?}"
+        );
+    });
+}
+
+/// Three threads, one timeout: a cancel, an expiry and a reset. One of the first two gets the
+/// value, and a reset that succeeded is not overtaken by the old deadline.
+/// Fails when: `expire` does not compare the deadline.
+#[test]
+fn one_fate_and_one_taker() {
+    loom::model(|| {
+        let log = Arc::new(Log::default());
+        let cell = StdArc::new(TimeoutCell::new(5, Arc::clone(&log)));
+        let canceller = {
+            let cell = StdArc::clone(&cell);
+            thread::spawn(move || {
+                cell.decide(TimeoutOutcome::Cancelled)
+                    .map(|log| log.note(1))
+                    .is_some()
+            })
+        };
+        let resetter = {
+            let cell = StdArc::clone(&cell);
+            thread::spawn(move || cell.reset(9).is_granted())
+        };
+        let expired = cell.expire(5).map(|log| log.note(2)).is_ok();
+        let cancelled = canceller.join().expect("it does not panic");
+        let reset = resetter.join().expect("it does not panic");
+        assert!(!(expired && cancelled));
+        assert!(
+            !(expired && reset),
+            "the old deadline came after the new one"
+        );
+        assert!(expired || cancelled || cell.deadline() == Some(9));
+        assert_eq!(
+            log.get().len(),
+            usize::from(expired) + usize::from(cancelled)
         );
     });
 }

@@ -1,7 +1,6 @@
 //! The unsafe code of the timers.
 //!
-//! * `timeout`: timeouts that several threads share ([`TimeoutCell`], [`TimeoutNode`],
-//!   [`TimeoutLane`]).
+//! * `timeout`: timeouts that several threads share ([`TimeoutCell`]).
 //! * `memory`: memory for large wheels, on huge pages of the operating system ([`HugePageArena`]).
 //!
 //! Neither module uses the other.
@@ -14,6 +13,4 @@ mod memory;
 mod timeout;
 
 pub use self::memory::{ArenaArray, HugePageArena};
-pub use self::timeout::{
-    Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode, TimeoutOutcome,
-};
+pub use self::timeout::{Reset, StillPending, TimeoutCell, TimeoutOutcome};

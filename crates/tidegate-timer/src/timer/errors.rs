@@ -31,8 +31,6 @@ pub enum TimerError {
     OwnThread,
     /// The calling thread may not wait for the timer's thread.
     Refused(WaitRefusedError),
-    /// The calling thread is in the spawner that starts the timer's thread.
-    Starting,
 }
 
 impl fmt::Display for TimerError {
@@ -52,10 +50,6 @@ impl fmt::Display for TimerError {
             Self::Refused(_) => f.write_str(
                 "the calling thread may not wait for the end of the timer; await the \
                  shutdown instead",
-            ),
-            Self::Starting => f.write_str(
-                "the timer's thread is being started by this very call; use the timer when \
-                 the spawner has returned",
             ),
         }
     }

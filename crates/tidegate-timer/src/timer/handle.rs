@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::raw::TimeoutOutcome;
-
-use super::shared::{Cell, Shared};
+use super::shared::{Outcome, Shared};
+use crate::TimerKey;
 
 /// The handle of one timeout of a [`WheelTimer`](crate::WheelTimer). Dropping the handle does not
 /// cancel the timeout.
@@ -29,48 +28,39 @@ use super::shared::{Cell, Shared};
 ///
 /// # Threads
 ///
-/// Every method can be called from any thread, and none waits for the timer's thread. Only a
-/// `cancel` that finds a backlog of tens of thousands of cancellations locks the wheel, to process
-/// them.
+/// Every method can be called from any thread, and none waits for a task of the timer.
 #[derive(Clone)]
 pub struct TimerHandle {
-    cell: Arc<Cell>,
-    shared: Arc<Shared>,
+    pub(super) key: TimerKey,
+    pub(super) outcome: Arc<Outcome>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl TimerHandle {
-    pub(super) fn new(cell: Arc<Cell>, shared: Arc<Shared>) -> Self {
-        Self { cell, shared }
-    }
-
     /// Cancels the timeout if it has not expired. Returns `true` if this call cancelled it.
     ///
-    /// One compare-and-swap decides between cancellation and expiry. Before this returns, the task
-    /// is dropped, the timeout no longer counts as pending, and its `on_cancel` hook has run on the
+    /// Before this returns, the task is dropped, the timeout no longer counts as pending, and its `on_cancel` hook has run on the
     /// calling thread.
     pub fn cancel(&self) -> bool {
-        self.shared.cancel(&self.cell)
+        self.shared.cancel(self.key)
     }
 
     /// Sets a new deadline, `after` from now. Returns `true` if the timeout is still pending; it
     /// then does not expire before the new deadline. Allocates nothing.
     pub fn reset(&self, after: Duration) -> bool {
-        self.shared.reset(&self.cell, after)
+        self.shared.reset(self.key, after)
     }
 
     /// Returns `true` if the timeout expired: its task is running, has run, or was passed to its
     /// executor.
     pub fn is_expired(&self) -> bool {
-        self.cell.outcome() == Some(TimeoutOutcome::Expired)
+        self.outcome.is(Outcome::EXPIRED)
     }
 
     /// Returns `true` if the timeout will never expire: it was cancelled, or its timer stopped
     /// first.
     pub fn is_cancelled(&self) -> bool {
-        matches!(
-            self.cell.outcome(),
-            Some(TimeoutOutcome::Cancelled | TimeoutOutcome::Stopped)
-        )
+        self.outcome.is(Outcome::CANCELLED)
     }
 }
 
@@ -78,7 +68,7 @@ impl fmt::Debug for TimerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TimerHandle")
             .field("timer", &self.shared.name)
-            .field("fate", &self.cell.outcome())
+            .field("expired", &self.is_expired())
             .finish_non_exhaustive()
     }
 }

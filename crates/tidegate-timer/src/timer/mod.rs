@@ -4,34 +4,25 @@
 //! other threads. The section "Four engines" of the crate documentation explains why it exists
 //! beside the other engines.
 //!
-//! * `errors`: [`TimerError`].
-//! * `task`: [`TimerTask`], the task of a timeout.
-//! * `lifecycle`: the states of a timer.
-//! * `shared`: the state that callers and the worker thread share (lane, wheel, counters);
-//!   cancelling and resetting.
-//! * `shutdown`: the shutdown of a timer; `shutdown_future` is the shutdown as a future
-//!   ([`Shutdown`]).
-//! * `worker`: the worker thread: drains the lane, turns the wheel, fires due timeouts.
-//! * `start`: starts the worker thread with the first timeout; adds timeouts.
+//! * `errors`: [`TimerError`]. `task`: [`TimerTask`], the task of a timeout.
+//! * `shared`: the wheel and the counters under their lock; adding, cancelling and resetting.
+//! * `worker`: the thread, which starts with the first timeout and fires what is due.
+//! * `shutdown`: [`Shutdown`], the end of a timer as a future.
 //! * `handle`: [`TimerHandle`], the user's handle of a timeout.
-//! * `wheel_timer`: [`WheelTimer`] and its builder. `collect`: its metrics, for an exporter.
-//!
-//! Each module uses only modules listed before it.
+//! * `wheel_timer`: [`WheelTimer`] and its builder. `metrics`: its counters.
 
-mod collect;
 mod errors;
 mod handle;
-mod lifecycle;
+mod metrics;
 mod shared;
 mod shutdown;
-mod shutdown_future;
-mod start;
 mod task;
 mod wheel_timer;
 mod worker;
 
 pub use self::errors::TimerError;
 pub use self::handle::TimerHandle;
-pub use self::shutdown_future::{Shutdown, ShutdownReport, UnfiredTimeout};
+pub use self::metrics::TimerMetrics;
+pub use self::shutdown::{Shutdown, ShutdownReport, UnfiredTimeout};
 pub use self::task::TimerTask;
-pub use self::wheel_timer::{TimerMetrics, WheelTimer, WheelTimerBuilder};
+pub use self::wheel_timer::{WheelTimer, WheelTimerBuilder};

@@ -1,17 +1,19 @@
-//! [`WheelTimer`], its builder and its metrics.
+//! [`WheelTimer`] and its builder.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::internal::prefetch_block;
-use tidegate_core::{Clock, Dump, Executor, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled};
+use tidegate_core::internal::prim::Mutex;
+use tidegate_core::{
+    Clock, Dump, Executor, OnUnhandled, Parker, Rejected, Task, ThreadBuilder, Unhandled,
+};
 
 use super::errors::TimerError;
 use super::handle::TimerHandle;
-use super::shared::{Cell, Settings, Shared};
-use super::shutdown_future::Shutdown;
+use super::metrics::TimerMetrics;
+use super::shared::{Core, Shared};
+use super::shutdown::Shutdown;
 use super::task::TimerTask;
 use crate::wheel::Wheel;
 
@@ -123,8 +125,13 @@ impl WheelTimer {
         task: TimerTask,
     ) -> Result<TimerHandle, Rejected<TimerTask>> {
         let shared = &self.owner.shared;
-        let cell = shared.add(after, task)?;
-        Ok(TimerHandle::new(cell, Arc::clone(shared)))
+        let (key, outcome) = shared.add(after, task)?;
+        let shared = Arc::clone(shared);
+        Ok(TimerHandle {
+            key,
+            outcome,
+            shared,
+        })
     }
 
     /// Shuts the timer down. From now on it rejects timeouts. The returned future is ready when the
@@ -147,11 +154,6 @@ impl WheelTimer {
     /// report.unfired.into_iter().for_each(|one| one.task.run()); // or not
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// The future returns [`TimerError::Starting`], and the timer is not shut down, if this is
-    /// called in the spawner that starts the timer's thread.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown::begin(&self.owner.shared)
     }
@@ -165,23 +167,16 @@ impl WheelTimer {
     /// Returns the number of timeouts that have neither expired nor been cancelled.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.owner.shared.pending.load(Ordering::Relaxed)
+        self.owner.shared.core().wheel.len()
     }
 
     /// Returns the counters of the timer.
     #[must_use]
     pub fn metrics(&self) -> TimerMetrics {
-        let counts = &self.owner.shared.counts;
+        let core = self.owner.shared.core();
         TimerMetrics {
-            pending: self.pending(),
-            fired: counts.fired.load(Ordering::Relaxed),
-            cancelled: counts.cancelled.load(Ordering::Relaxed),
-            refused: counts.refused.load(Ordering::Relaxed),
-            panicked: counts.panicked.load(Ordering::Relaxed),
-            fell_back: counts.fell_back.load(Ordering::Relaxed),
-            wakeups: counts.wakeups.load(Ordering::Relaxed),
-            longest_task: Duration::from_nanos(counts.longest.load(Ordering::Relaxed)),
-            in_wheel: self.owner.shared.core().wheel.len(),
+            pending: core.wheel.len(),
+            ..core.counts
         }
     }
 
@@ -196,19 +191,19 @@ impl WheelTimer {
     /// ```
     pub fn dump(&self) -> Dump {
         let shared = &self.owner.shared;
-        let counts = &shared.counts;
-        let (state, thread) = shared.lifecycle().describe();
+        let (state, thread) = shared.core().describe();
+        let metrics = self.metrics();
         let limit = (shared.limit < usize::MAX).then_some(shared.limit);
         Dump::new("timer", &shared.name)
             .fact("state", state)
             .fact_if("thread", thread)
             .fact_if("executor", shared.executor.as_ref().map(|one| one.name()))
-            .fact("pending", self.pending())
+            .fact("pending", metrics.pending)
             .fact_if("limit", limit)
-            .fact("fired", counts.fired.load(Ordering::Relaxed))
-            .fact("cancelled", counts.cancelled.load(Ordering::Relaxed))
-            .fact("refused", counts.refused.load(Ordering::Relaxed))
-            .fact("panics", counts.panicked.load(Ordering::Relaxed))
+            .fact("fired", metrics.fired)
+            .fact("cancelled", metrics.cancelled)
+            .fact("refused", metrics.refused)
+            .fact("panics", metrics.panicked)
     }
 }
 
@@ -231,60 +226,6 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // Does not wait: this may be the timer's own thread, and a drop should not block.
         self.shared.abandon();
-    }
-}
-
-/// The counters of a [`WheelTimer`].
-///
-/// # Examples
-///
-/// ```
-/// let metrics = tidegate_timer::WheelTimer::new().metrics();
-/// assert_eq!((metrics.pending, metrics.fired), (0, 0));
-/// assert!(metrics.to_string().starts_with("timeouts  0 pending"));
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TimerMetrics {
-    /// Timeouts that have neither expired nor been cancelled.
-    pub pending: usize,
-    /// Entries in the wheel. Cancelled entries leave it, and new ones enter it, at the next turn of
-    /// the timer's thread.
-    pub in_wheel: usize,
-    /// Timeouts that expired.
-    pub fired: u64,
-    /// Timeouts that were cancelled before they expired.
-    pub cancelled: u64,
-    /// Timeouts that were rejected because too many were pending.
-    pub refused: u64,
-    /// Tasks and hooks that panicked.
-    pub panicked: u64,
-    /// Tasks that ran on the timer's thread because their executor rejected them.
-    pub fell_back: u64,
-    /// How often the timer's thread woke up.
-    pub wakeups: u64,
-    /// The longest run time of a task on the timer's thread.
-    pub longest_task: Duration,
-}
-
-/// One line for each subject.
-impl fmt::Display for TimerMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "timeouts  {} pending, {} expired, {} cancelled, {} refused",
-            self.pending, self.fired, self.cancelled, self.refused,
-        )?;
-        writeln!(
-            f,
-            "tasks     {} panicked, {} ran on the timer's thread instead, longest {:?}",
-            self.panicked, self.fell_back, self.longest_task,
-        )?;
-        write!(
-            f,
-            "wheel     {} entries, {} wake-ups",
-            self.in_wheel, self.wakeups,
-        )
     }
 }
 
@@ -349,7 +290,7 @@ impl WheelTimerBuilder {
         self
     }
 
-    /// Sets how the timer's thread is started.
+    /// Sets how the timer's thread is started. A spawner must not use the timer.
     pub fn threads(mut self, threads: ThreadBuilder) -> Self {
         self.threads = Some(threads);
         self
@@ -373,20 +314,20 @@ impl WheelTimerBuilder {
     ///
     /// Returns [`TimerError::Geometry`] if the tick or the number of slots is zero or too large.
     pub fn build(self) -> Result<WheelTimer, TimerError> {
-        let wheel = Wheel::<Arc<Cell>>::new(self.tick, self.slots)?;
-        let wheel = wheel.prefetch_with(|cell| prefetch_block(&**cell));
+        let wheel = Wheel::new(self.tick, self.slots)?;
         let threads = self.threads;
         let threads = threads.unwrap_or_else(|| ThreadBuilder::new(self.name.clone()));
         let threads = threads.or_report_to(&self.on_unhandled);
-        let settings = Settings {
+        let shared = Arc::new(Shared {
             name: self.name,
             clock: self.clock,
+            parker: Parker::new(),
             executor: self.executor,
             on_unhandled: self.on_unhandled,
             limit: self.limit,
-            threads,
-        };
-        let shared = Arc::new(Shared::new(wheel, settings));
+            threads: Mutex::new(threads),
+            core: Mutex::new(Core::new(wheel)),
+        });
         Ok(WheelTimer {
             owner: Arc::new(Owner { shared }),
         })
@@ -401,32 +342,5 @@ impl fmt::Debug for WheelTimerBuilder {
             .field("slots", &self.slots)
             .field("max_pending", &self.limit)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! The text of a snapshot.
-
-    use super::*;
-
-    #[test]
-    fn prints_one_aligned_line_for_each_subject() {
-        let metrics = TimerMetrics {
-            pending: 1,
-            in_wheel: 2,
-            fired: 3,
-            cancelled: 4,
-            refused: 5,
-            panicked: 6,
-            fell_back: 7,
-            wakeups: 8,
-            longest_task: Duration::from_micros(1_500),
-        };
-        let expected = "\
-timeouts  1 pending, 3 expired, 4 cancelled, 5 refused
-tasks     6 panicked, 7 ran on the timer's thread instead, longest 1.5ms
-wheel     2 entries, 8 wake-ups";
-        assert_eq!(metrics.to_string(), expected);
     }
 }

@@ -1,32 +1,34 @@
-//! The worker thread of a timer: drains the lane, turns the wheel, fires due timeouts, sleeps.
-
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+//! The worker thread of a timer: turns the wheel, fires due timeouts, sleeps.
 
 use tidegate_core::Task;
 use tidegate_core::internal::ClockMember;
 
-use crate::raw::StillPending;
-
-use super::shared::{Cell, Shared};
+use super::shared::{Outcome, Shared};
 use super::task::TimerTask;
-
-/// The maximum number of due timeouts that leave the wheel before the lane is drained again.
-const BATCH: usize = 256;
 
 pub(super) fn run(shared: &Shared, mut member: ClockMember) {
     member.enter();
     let _end = End(shared);
-    let mut due = Vec::with_capacity(BATCH);
-    while !shared.lane.is_closed() {
+    loop {
         let now = shared.clock.nanos();
-        let next = turn(shared, now, &mut due);
-        if due.is_empty() {
-            sleep(shared, next);
+        let mut core = shared.core();
+        if core.is_stopped {
+            return;
         }
-        for cell in due.drain(..) {
-            fire(shared, cell, now);
-        }
+        let Some(due) = core.wheel.pop_due(now) else {
+            let until = core.wheel.next_deadline();
+            core.asleep_until = until.unwrap_or(u64::MAX);
+            drop(core);
+            shared.clock.park_until(&shared.parker, until);
+            let mut core = shared.core();
+            core.asleep_until = 0;
+            core.counts.wakeups += 1;
+            continue;
+        };
+        due.value.outcome.set(Outcome::EXPIRED);
+        core.counts.fired += 1;
+        drop(core);
+        dispatch(shared, due.value.task);
     }
 }
 
@@ -36,53 +38,6 @@ struct End<'a>(&'a Shared);
 impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.end();
-    }
-}
-
-/// Drains the lane, moves up to `BATCH` due timeouts from the wheel into `due`, and returns the
-/// next deadline of the wheel. The worker sleeps until then if nothing is due.
-fn turn(shared: &Shared, now: u64, due: &mut Vec<Arc<Cell>>) -> Option<u64> {
-    let mut core = shared.core();
-    shared.absorb(&mut core);
-    while due.len() < BATCH
-        && let Some(expired) = core.wheel.pop_due(now)
-    {
-        expired.value.key().clear();
-        due.push(expired.value);
-    }
-    core.wheel.next_deadline()
-}
-
-fn sleep(shared: &Shared, until: Option<u64>) {
-    shared.bell.arm(until.unwrap_or(u64::MAX));
-    if shared.lane.is_empty() && !shared.lane.is_closed() {
-        shared.clock.park_until(&shared.parker, until);
-        shared.counts.wakeups.fetch_add(1, Ordering::Relaxed);
-    }
-    shared.bell.disarm();
-}
-
-fn fire(shared: &Shared, cell: Arc<Cell>, now: u64) {
-    match cell.expire(now) {
-        Ok(task) => {
-            shared.pending.fetch_sub(1, Ordering::Relaxed);
-            shared.counts.fired.fetch_add(1, Ordering::Relaxed);
-            drop(cell);
-            dispatch(shared, task);
-        }
-        // The timeout was reset to a later deadline. A reset to a later deadline does not move the
-        // entry in the wheel, so the entry was due at its old deadline. Or the timeout was reset
-        // after it had left the wheel; a cancelling thread that drained the lane may then have put
-        // it back.
-        Err(StillPending::Until(deadline)) => {
-            let mut core = shared.core();
-            if shared.lane.is_closed() {
-                core.unfired.push(cell);
-            } else if cell.key().get().is_none() {
-                core.place(deadline, cell);
-            }
-        }
-        Err(StillPending::No(_)) => {}
     }
 }
 
@@ -98,15 +53,16 @@ fn dispatch(shared: &Shared, mut task: TimerTask) {
     let mut refused = None;
     shared.contain(task.name(), || refused = executor.execute(task).err());
     if let Some(refused) = refused {
-        shared.counts.fell_back.fetch_add(1, Ordering::Relaxed);
+        shared.core().counts.fell_back += 1;
         run_here(shared, refused.into_inner());
     }
     shared.contain("drop", || drop(own));
 }
 
 fn run_here(shared: &Shared, task: Task) {
-    let begin = shared.clock.nanos();
+    let begin = shared.clock.now();
     shared.contain(task.name(), || task.run());
-    let took = shared.clock.nanos().saturating_sub(begin);
-    shared.counts.longest.fetch_max(took, Ordering::Relaxed);
+    let took = shared.clock.now().saturating_duration_since(begin);
+    let counts = &mut shared.core().counts;
+    counts.longest_task = counts.longest_task.max(took);
 }

@@ -27,7 +27,5 @@ mod queue;
 mod timing_wheel;
 
 pub use self::expired::{Expired, WheelDrain};
-#[cfg(feature = "timer")]
-pub(crate) use self::geometry::Geometry;
 pub use self::geometry::WheelError;
 pub use self::timing_wheel::Wheel;

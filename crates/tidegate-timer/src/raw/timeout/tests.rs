@@ -1,20 +1,19 @@
-//! Each timeout has one outcome, its value has one taker, and no change is lost.
+//! Each timeout has one outcome, and its value has one taker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use tidegate_testkit::{rounds, until};
+use tidegate_testkit::rounds;
 
 use super::cell::LATEST;
 use super::*;
-use crate::TimerKey;
 
 #[test]
 fn exactly_one_of_cancel_and_expire_gets_the_value() {
     let (cancelled, expired) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let cells: Vec<_> = (0..rounds(5_000))
-        .map(|number| TimeoutNode::new(5, number))
+        .map(|number| TimeoutCell::new(5, number))
         .collect();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -39,7 +38,7 @@ fn exactly_one_of_cancel_and_expire_gets_the_value() {
 
 #[test]
 fn a_reset_that_succeeds_is_not_overtaken() {
-    let cell = TimeoutNode::new(5, "value");
+    let cell = TimeoutCell::new(5, "value");
     assert!(cell.reset(9).is_granted());
     assert_eq!(cell.expire(8), Err(StillPending::Until(9)));
     assert_eq!(cell.expire(9), Ok("value"));
@@ -53,7 +52,7 @@ fn a_reset_that_succeeds_is_not_overtaken() {
 
 #[test]
 fn the_latest_deadline_is_not_taken_for_a_fate() {
-    let cell = TimeoutNode::new(u64::MAX, ());
+    let cell = TimeoutCell::new(u64::MAX, ());
     assert_eq!((cell.outcome(), cell.deadline()), (None, Some(LATEST)));
     assert_eq!(cell.reset(1), Reset::Sooner);
     assert_eq!(cell.reset(u64::MAX), Reset::Later);
@@ -65,71 +64,12 @@ fn the_latest_deadline_is_not_taken_for_a_fate() {
 #[test]
 fn a_value_is_dropped_once_by_whichever_owner() {
     let value = Arc::new(());
-    let pending = TimeoutNode::new(1, Arc::clone(&value));
-    let taken = TimeoutNode::new(1, Arc::clone(&value));
+    let pending = TimeoutCell::new(1, Arc::clone(&value));
+    let taken = TimeoutCell::new(1, Arc::clone(&value));
     drop(taken.decide(TimeoutOutcome::Cancelled));
     assert_eq!(Arc::strong_count(&value), 2);
     drop((pending, taken));
     assert_eq!(Arc::strong_count(&value), 1);
-}
-
-#[test]
-fn a_cell_hangs_once_and_can_be_pushed_again() {
-    let (lane, cell) = (TimeoutLane::new(), TimeoutNode::new(1, ()));
-    for _ in 0..3 {
-        assert!(lane.push(&cell) && lane.push(&cell));
-        assert!(!lane.is_empty());
-        let mut batch = lane.take();
-        assert!(batch.next().is_some_and(|taken| Arc::ptr_eq(&taken, &cell)));
-        assert!(batch.next().is_none() && lane.is_empty());
-    }
-    assert!(lane.push(&cell));
-    assert_eq!(lane.close().count(), 1);
-    assert!(!lane.push(&cell) && lane.is_closed());
-    assert_eq!(Arc::strong_count(&cell), 1);
-}
-
-#[test]
-fn pending_entries_of_a_dropped_lane_are_dropped() {
-    let (lane, cell) = (TimeoutLane::new(), TimeoutNode::new(1, ()));
-    assert!(lane.push(&cell));
-    drop(lane);
-    assert_eq!(Arc::strong_count(&cell), 1);
-}
-
-#[test]
-fn the_owner_sees_every_cells_last_news() {
-    let lane = TimeoutLane::new();
-    let cells: Vec<_> = (0..rounds(2_000))
-        .map(|_| TimeoutNode::new(0, ()))
-        .collect();
-    let key = TimerKey::from_bits(1 << 32).expect("a generation is not zero");
-    let mut seen = 0;
-    thread::scope(|scope| {
-        for half in 0..2 {
-            let (lane, cells) = (&lane, &cells);
-            scope.spawn(move || {
-                for cell in cells.iter().skip(half).step_by(2) {
-                    for deadline in 1..4 {
-                        assert!(cell.reset(deadline).is_granted());
-                        assert!(lane.push(cell));
-                    }
-                    assert!(cell.decide(TimeoutOutcome::Cancelled).is_some());
-                    assert!(lane.push(cell));
-                }
-            });
-        }
-        until("every cell was seen with its fate", || {
-            for cell in lane.take() {
-                if cell.outcome().is_some() && cell.key().get().is_none() {
-                    cell.key().set(key);
-                    seen += 1;
-                }
-            }
-            seen == cells.len()
-        });
-    });
-    assert!(cells.iter().all(|cell| cell.key().get() == Some(key)));
 }
 
 #[test]

@@ -131,30 +131,6 @@ fn a_reset_moves_the_deadline_both_ways() {
 }
 
 #[test]
-fn the_thread_is_woken_when_1024_cancelled_entries_wait() {
-    let (timer, clock) = timer();
-    let keep = timer.schedule(3600 * SECOND, || ()).expect("it runs");
-    let handles: Vec<_> = (0..1_024)
-        .map(|_| timer.schedule(7200 * SECOND, || ()).expect("it runs"))
-        .collect();
-    // An earlier timeout makes the thread insert the others into the wheel.
-    let sooner = timer.schedule(1800 * SECOND, || ()).expect("it runs");
-    clock.settle();
-    assert_eq!(timer.metrics().in_wheel, 1_026);
-    for handle in &handles[..1_023] {
-        assert!(handle.cancel());
-    }
-    clock.settle();
-    let before = timer.metrics();
-    assert_eq!((before.in_wheel, before.pending), (1_026, 3));
-    assert!(handles[1_023].cancel());
-    clock.settle();
-    let after = timer.metrics();
-    assert_eq!((after.in_wheel, after.wakeups), (2, before.wakeups + 1));
-    assert!(!keep.is_expired() && !sooner.is_expired());
-}
-
-#[test]
 fn many_threads_add_reset_and_cancel_and_each_timeout_ends_once() {
     let (timer, clock) = timer();
     let (fired, hooks) = (Counter::new(), Counter::new());

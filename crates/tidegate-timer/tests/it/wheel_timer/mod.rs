@@ -124,25 +124,6 @@ fn a_later_timeout_does_not_wake_the_thread() {
 }
 
 #[test]
-fn a_flood_of_later_timeouts_is_put_into_the_wheel_as_it_comes() {
-    let (timer, clock) = timer();
-    timer.schedule(SECOND, || ()).expect("it runs");
-    clock.settle();
-    for _ in 0..4_095 {
-        timer.schedule(2 * SECOND, || ()).expect("it runs");
-    }
-    clock.settle();
-    let metrics = timer.metrics();
-    assert_eq!(
-        (metrics.in_wheel, metrics.fired),
-        (4_096, 0),
-        "in good time"
-    );
-    clock.advance(2 * SECOND);
-    assert_eq!(timer.metrics().fired, 4_096);
-}
-
-#[test]
 fn a_full_timer_gives_the_task_back() {
     let clock = ManualClock::new();
     let timer = WheelTimer::builder("test").clock(&clock).max_pending(2);

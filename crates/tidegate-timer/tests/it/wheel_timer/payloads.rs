@@ -1,6 +1,5 @@
 //! The timer survives panics whose payload panics on drop, and values that panic on drop.
 
-use std::sync::Mutex;
 
 use super::*;
 use tidegate_core::executor::{ExecutorId, Signal};
@@ -146,26 +145,4 @@ fn of_values_that_are_dropped_with_the_timer() {
     clock.settle();
     drop(timer);
     assert_eq!(drops.count(), 3, "each of them, and nothing got out");
-}
-
-#[test]
-fn settings_that_call_the_timer_when_they_are_dropped_do_not_lock_it_up() {
-    type Place = Arc<Mutex<Option<WheelTimer>>>;
-    struct Calls(Place, Log<Result<(), TimerError>>);
-    impl Drop for Calls {
-        fn drop(&mut self) {
-            let timer = self.0.lock().unwrap().take().expect("it was put there");
-            self.1.push(timer.start());
-        }
-    }
-    let (place, log) = (Place::default(), Log::new());
-    let calls = Calls(Arc::clone(&place), log.clone());
-    let threads = ThreadBuilder::new("own").on_start(move || drop(calls.0.lock()));
-    let timer = WheelTimer::builder("test")
-        .threads(threads)
-        .build()
-        .unwrap();
-    *place.lock().unwrap() = Some(timer.clone());
-    assert!(timer.shutdown().wait().unwrap().unfired.is_empty());
-    assert_eq!(log.take(), [Err(TimerError::Stopped)]);
 }

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
@@ -193,35 +192,6 @@ fn the_last_handle_takes_nothing_from_a_stop_under_way() {
 }
 
 #[test]
-fn a_spawner_may_call_the_timer_that_it_starts() {
-    let clock = ManualClock::new();
-    let place: Arc<Mutex<Option<WheelTimer>>> = Arc::default();
-    let (me, log) = (Arc::clone(&place), Log::new());
-    let notified = log.clone();
-    let threads = ThreadBuilder::new("own").spawner(move |job| {
-        let timer = me.lock().unwrap().take().unwrap();
-        let refused = timer.schedule(SECOND, || ()).unwrap_err();
-        let awaited = block_on("it failed at once", timer.shutdown());
-        notified.push((refused.why(), timer.shutdown().wait().err(), awaited.err()));
-        std::thread::Builder::new()
-            .spawn(move || job.run())
-            .map(drop)
-    });
-    let timer = WheelTimer::builder("test").clock(&clock).threads(threads);
-    let timer = timer.build().unwrap();
-    *place.lock().unwrap() = Some(timer.clone());
-    let handle = timer.schedule(SECOND, || ()).unwrap();
-    let starting = || Some(TimerError::Starting);
-    assert_eq!(
-        log.take(),
-        [(RejectReason::NoThread, starting(), starting())]
-    );
-    clock.advance(SECOND);
-    assert!(handle.is_expired());
-    assert!(timer.shutdown().wait().unwrap().unfired.is_empty());
-}
-
-#[test]
 fn a_spawner_that_fails_or_panics_refuses_the_timeout_and_the_next_one_tries_again() {
     let clock = ManualClock::new();
     let (works, panics) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(true));
@@ -250,73 +220,4 @@ fn a_spawner_that_fails_or_panics_refuses_the_timeout_and_the_next_one_tries_aga
     let handle = timer.schedule(SECOND, || ()).unwrap();
     clock.advance(SECOND);
     assert!(handle.is_expired());
-}
-
-/// Creates a timer whose spawner opens the first gate, waits for the second one, and then starts a
-/// thread or fails.
-fn slow_to_start(clock: &ManualClock, works: bool) -> (WheelTimer, Gate, Gate) {
-    let (asked, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (asked.clone(), go_on.clone());
-    let threads =
-        ThreadBuilder::new("slow").spawner(move |job: tidegate_core::thread::ThreadJob| {
-            here.open();
-            gate.wait();
-            if !works {
-                return Err(io::Error::other("none today"));
-            }
-            std::thread::Builder::new().spawn(|| job.run()).map(drop)
-        });
-    let timer = WheelTimer::builder("test").clock(clock).threads(threads);
-    (timer.build().expect("a sound geometry"), asked, go_on)
-}
-
-#[test]
-fn an_event_loop_does_not_wait_for_a_spawner() {
-    let clock = ManualClock::new();
-    let (timer, asked, go_on) = slow_to_start(&clock, true);
-    let fired = Counter::new();
-    let add = || {
-        let count = fired.clone();
-        timer.schedule(SECOND, move || {
-            count.hit();
-        })
-    };
-    std::thread::scope(|scope| {
-        let first = scope.spawn(add);
-        asked.wait();
-        let mark = enter(StubExecutor::new(), WaitPolicy::Loop);
-        assert!(add().is_ok());
-        drop(mark);
-        go_on.open();
-        assert!(first.join().unwrap().is_ok());
-    });
-    clock.settle();
-    clock.advance(2 * SECOND);
-    assert_eq!(fired.count(), 2);
-}
-
-#[test]
-fn a_stop_that_begins_while_the_thread_is_started_ends_with_the_start() {
-    for works in [true, false] {
-        let clock = ManualClock::new();
-        let (timer, asked, go_on) = slow_to_start(&clock, works);
-        std::thread::scope(|scope| {
-            let first = scope.spawn(|| timer.schedule(SECOND, || ()).is_ok());
-            asked.wait();
-            let mark = enter(StubExecutor::new(), WaitPolicy::Loop);
-            assert!(timer.schedule(SECOND, || ()).is_ok());
-            let mut shutdown = timer.shutdown();
-            assert!(timer.schedule(SECOND, || ()).is_err());
-            let refused = shutdown.wait();
-            assert!(
-                matches!(refused, Err(TimerError::Refused(_))),
-                "it does not block"
-            );
-            drop(mark);
-            go_on.open();
-            assert_eq!(shutdown.wait().unwrap().unfired.len(), 1);
-            assert!(!first.join().unwrap(), "too late");
-        });
-        assert_eq!(timer.pending(), 0);
-    }
 }
