@@ -18,6 +18,7 @@ use tidegate_core::{
 };
 
 use super::errors::TimerError;
+use super::handle::TimerHandle;
 use super::metrics::TimerMetrics;
 use super::task::TimerTask;
 use super::worker;
@@ -109,7 +110,8 @@ impl Core {
 
     /// Returns `true` if the worker sleeps past the end of the deadline's tick, and must be woken.
     fn must_wake(&mut self, deadline: u64) -> bool {
-        let sleeps = self.wheel.geometry().due_at(deadline) < self.asleep_until;
+        let until = self.asleep_until;
+        let sleeps = deadline < until && self.wheel.geometry().due_at(deadline) < until;
         if sleeps {
             self.asleep_until = 0;
         }
@@ -147,7 +149,7 @@ impl Shared {
         self: &Arc<Self>,
         after: Duration,
         task: TimerTask,
-    ) -> Result<(TimerKey, Arc<Outcome>), Rejected<TimerTask>> {
+    ) -> Result<TimerHandle, Rejected<TimerTask>> {
         let outcome = Arc::<Outcome>::default();
         let deadline = self.clock.deadline(after);
         let mut core = self.core();
@@ -179,7 +181,11 @@ impl Shared {
         if must_wake {
             self.parker.unpark();
         }
-        Ok((key, outcome))
+        Ok(TimerHandle {
+            key,
+            outcome,
+            shared: Arc::clone(self),
+        })
     }
 
     pub(super) fn cancel(&self, key: TimerKey) -> bool {
@@ -221,6 +227,7 @@ impl Shared {
         self.on_unhandled.report(&self.name, &what);
     }
 
+    #[inline]
     pub(super) fn run_hook(&self, task: &mut TimerTask) {
         let hook = task.extras.as_mut().and_then(|it| it.on_cancel.take());
         if let Some(hook) = hook {
@@ -229,6 +236,7 @@ impl Shared {
     }
 
     /// Drops a task that will not run.
+    #[inline]
     pub(super) fn discard(&self, task: TimerTask) {
         let task = self.strip_extras(task);
         self.contain("drop", || drop(task));
@@ -236,13 +244,13 @@ impl Shared {
 
     /// Returns the task itself. Drops its hook and its executor separately, so that a panic in one
     /// drop does not prevent the other.
+    #[inline]
     pub(super) fn strip_extras(&self, task: TimerTask) -> Task {
-        let TimerTask { task, extras } = task;
-        if let Some(extras) = extras {
+        if let Some(extras) = task.extras {
             let extras = *extras;
             self.contain("drop", || drop(extras.on_cancel));
             self.contain("drop", || drop(extras.executor));
         }
-        task
+        task.task
     }
 }

@@ -124,14 +124,7 @@ impl WheelTimer {
         after: Duration,
         task: TimerTask,
     ) -> Result<TimerHandle, Rejected<TimerTask>> {
-        let shared = &self.owner.shared;
-        let (key, outcome) = shared.add(after, task)?;
-        let shared = Arc::clone(shared);
-        Ok(TimerHandle {
-            key,
-            outcome,
-            shared,
-        })
+        self.owner.shared.add(after, task)
     }
 
     /// Shuts the timer down. From now on it rejects timeouts. The returned future is ready when the

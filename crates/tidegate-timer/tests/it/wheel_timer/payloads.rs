@@ -1,6 +1,5 @@
 //! The timer survives panics whose payload panics on drop, and values that panic on drop.
 
-
 use super::*;
 use tidegate_core::executor::{ExecutorId, Signal};
 use tidegate_core::thread::ThreadPerTask;
