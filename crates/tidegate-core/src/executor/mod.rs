@@ -10,6 +10,7 @@
 
 mod current;
 mod id;
+mod promise_home;
 mod rejected;
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests;
@@ -19,6 +20,7 @@ pub use self::current::{
     CurrentGuard, WaitPolicy, current_executor, enter, is_current, wait_policy,
 };
 pub use self::id::ExecutorId;
+pub use self::promise_home::PromiseHome;
 pub use self::rejected::{RejectHandler, RejectReason, Rejected};
 pub use self::traits::Executor;
 pub use crate::raw::signal::Signal;

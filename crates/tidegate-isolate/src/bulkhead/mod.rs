@@ -20,4 +20,4 @@ pub use self::queue::QueueDiscipline;
 pub use self::threads::{ConcurrencyStrategy, PoolConfig, PoolSnapshot};
 
 pub(crate) use self::permits::{Gate, OnLimitMove, Place, Woken};
-pub(crate) use self::threads::{Home, ThreadBulkhead, WaitCheck};
+pub(crate) use self::threads::{Home, ThreadBulkhead};

@@ -7,19 +7,33 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use tidegate_core::{Executor, WaitRefusedError};
+use tidegate_core::executor::{ExecutorId, PromiseHome};
+use tidegate_core::{Executor, OnUnhandled, Unhandled, WaitRefusedError};
 
 use super::wait_graph::{self, RunId};
-use crate::bulkhead::{Home, WaitCheck};
+use crate::bulkhead::Home;
 use crate::key::Key;
 
-/// Refuses a wait for a run inside that same run.
-struct OutsideOf {
+struct RunHome {
     run: RunId,
     command: Key,
+    /// `None` if the work runs on its callers' threads.
+    pool: Option<Home>,
 }
 
-impl WaitCheck for OutsideOf {
+impl PromiseHome for RunHome {
+    fn id(&self) -> ExecutorId {
+        self.pool.as_ref().map_or(self.run, PromiseHome::id)
+    }
+
+    fn name(&self) -> &str {
+        &self.command
+    }
+
+    fn width(&self) -> usize {
+        self.pool.as_ref().map_or(usize::MAX, PromiseHome::width)
+    }
+
     fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
         match wait_graph::wait_for(self.run) {
             Some(waits) if waits.is_empty() => Ok(None),
@@ -30,16 +44,20 @@ impl WaitCheck for OutsideOf {
             }
         }
     }
+
+    fn report(&self, what: &Unhandled<'_>) {
+        match &self.pool {
+            Some(pool) => pool.report(what),
+            None => OnUnhandled::default().report(&self.command, what),
+        }
+    }
 }
 
 /// Returns the home of a shared run of a command: in its pool, or on its callers' threads.
 pub(super) fn home_of(run: RunId, command: &Key, pool: Option<&Home>) -> Arc<dyn Executor> {
-    let check = OutsideOf {
+    Arc::new(RunHome {
         run,
         command: command.clone(),
-    };
-    Arc::new(match pool {
-        Some(pool) => pool.with_check(command, check),
-        None => Home::without_pool(command, check),
+        pool: pool.cloned(),
     })
 }

@@ -8,10 +8,8 @@ use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tidegate_core::executor::{ExecutorId, Signal, current_executor, is_current};
-use tidegate_core::{
-    Clock, Executor, OnUnhandled, RejectReason, Rejected, Task, Unhandled, WaitRefusedError,
-};
+use tidegate_core::WaitRefusedError;
+use tidegate_core::executor::{ExecutorId, PromiseHome, current_executor, is_current};
 
 tidegate_core::internal::prim::thread_local! {
     /// The pool whose worker this thread is, also while it runs a task of a view or of a loop.
@@ -53,7 +51,6 @@ pub fn run_task_of<R>(id: ExecutorId, task: impl FnOnce() -> R) -> R {
 pub struct EndHome {
     id: ExecutorId,
     name: String,
-    clock: Clock,
     /// The executors that end.
     of: Vec<ExecutorId>,
 }
@@ -64,7 +61,6 @@ impl EndHome {
         Arc::new(Self {
             id: id.end(),
             name: name.to_owned(),
-            clock: Clock::system(),
             of: vec![id],
         })
     }
@@ -74,36 +70,18 @@ impl EndHome {
         Arc::new(Self {
             id: ExecutorId::next(),
             name: name.to_owned(),
-            clock: Clock::system(),
             of,
         })
     }
 }
 
-impl Executor for EndHome {
-    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
-        Err(Rejected::new(task, RejectReason::Unsupported))
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
-        Err(Rejected::new(signal, RejectReason::Unsupported))
-    }
-
-    /// Always `true`, so that listeners run on the completing thread.
-    fn is_current(&self) -> bool {
-        true
-    }
-
+impl PromiseHome for EndHome {
     fn id(&self) -> ExecutorId {
         self.id
     }
 
     fn name(&self) -> &str {
         &self.name
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.clock
     }
 
     fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
@@ -116,13 +94,5 @@ impl Executor for EndHome {
         let waiting = waiting.filter(|name| *name != self.name);
         let names = waiting.into_iter().chain([self.name.clone()]);
         Err(WaitRefusedError::deadlock(names.collect()))
-    }
-
-    fn unhandled(&self, what: &Unhandled<'_>) {
-        // Listeners that are nested too deep are sent here, refused, and run later on the same
-        // thread. That is no error.
-        if !matches!(what, Unhandled::ListenerFellBack) {
-            OnUnhandled::default().report(&self.name, what);
-        }
     }
 }

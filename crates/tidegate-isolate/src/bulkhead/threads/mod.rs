@@ -16,5 +16,5 @@ pub use self::config::PoolConfig;
 pub use self::snapshot::PoolSnapshot;
 pub use self::strategy::ConcurrencyStrategy;
 
-pub(crate) use self::home::{Home, WaitCheck};
+pub(crate) use self::home::Home;
 pub(crate) use self::thread_bulkhead::ThreadBulkhead;
