@@ -340,20 +340,6 @@ impl fmt::Debug for CancelHook {
     }
 }
 
-/// The error for a wait that ended because its [`CancelToken`] was cancelled.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct InterruptedError;
-
-impl fmt::Display for InterruptedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the wait was interrupted: its cancel token was cancelled first")
-    }
-}
-
-impl std::error::Error for InterruptedError {}
-
-crate::debug_as_display!(InterruptedError);
-
 #[cfg(test)]
 mod tests {
     //! A token is cancelled once, and every registered hook runs once.

@@ -93,7 +93,7 @@ mod unhandled;
 mod wait;
 mod wake_flag;
 
-pub use self::cancel::{CancelHook, CancelToken, InterruptedError};
+pub use self::cancel::{CancelHook, CancelToken};
 pub use self::clock::{Clock, ManualClock, ManualTicker, Ticker};
 pub use self::collect::{Collect, Metric, MetricVisitor};
 pub use self::contain::CaughtPanic;

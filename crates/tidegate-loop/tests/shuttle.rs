@@ -106,7 +106,6 @@ fn home() -> (EventLoop, ManualClock) {
 /// Submits tasks with each method of an event loop.
 fn submit_all(home: &EventLoop, tally: &Tally) {
     tally.note(home.execute(tally.task()).is_ok());
-    tally.note(home.execute_lazy(tally.task()).is_ok());
     tally.note(home.submit(tally.task()).is_ok());
     let (inner, nested) = (home.clone(), tally.clone());
     let outer = home.execute(move || nested.note(inner.execute(nested.task()).is_ok()));

@@ -156,21 +156,6 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::None, Some(token), true)
     }
 
-    /// Blocks until the outcome is decided or `token` is cancelled, at most for `timeout`. If
-    /// `token` is already cancelled when the wait begins, the wait is interrupted even if the
-    /// outcome is decided.
-    ///
-    /// # Errors
-    ///
-    /// As [`Completion::wait_timeout`], and [`WaitError::Interrupted`].
-    pub fn wait_timeout_with_cancel(
-        &mut self,
-        timeout: Duration,
-        token: &CancelToken,
-    ) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, Limit::For(timeout), Some(token), true)
-    }
-
     /// Blocks until the outcome is decided, without the check for a circular wait. Use it for a
     /// promise that its home executor does not complete itself. On a thread that must not block,
     /// the wait is still refused.

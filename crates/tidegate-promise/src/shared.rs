@@ -123,26 +123,6 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::None, Some(token), true)
     }
 
-    /// Blocks until the outcome is decided or `token` is cancelled, at most for `timeout`. If
-    /// `token` is already cancelled when the wait begins, the wait is interrupted even if the
-    /// outcome is decided.
-    ///
-    /// # Errors
-    ///
-    /// As for
-    /// [`Completion::wait_timeout_with_cancel`](crate::Completion::wait_timeout_with_cancel).
-    pub fn wait_timeout_with_cancel(
-        &self,
-        timeout: Duration,
-        token: &CancelToken,
-    ) -> Result<T, WaitError<E>>
-    where
-        T: Clone,
-        E: Clone,
-    {
-        wait(&mut self.clone(), Limit::For(timeout), Some(token), true)
-    }
-
     /// Blocks until the outcome is decided, without the check for a circular wait; see
     /// [`Completion::wait_unchecked`](crate::Completion::wait_unchecked).
     ///

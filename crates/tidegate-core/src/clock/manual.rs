@@ -46,8 +46,8 @@ pub struct ManualClock {
 struct Shared {
     origin: Instant,
     state: Mutex<State>,
-    /// Notified when a thread falls asleep (member or not), when a member leaves, when time moves,
-    /// and by `nudge`.
+    /// Notified when a thread falls asleep (member or not), when a member leaves, and when time
+    /// moves.
     changed: Condvar,
 }
 
@@ -149,29 +149,6 @@ impl ManualClock {
     /// Returns when every loop on this clock is idle: asleep, not due and not woken.
     pub fn settle(&self) {
         drop(self.settled(self.lock()));
-    }
-
-    /// Does the same as [`ManualClock::settle`], until `stop` returns `true`. Returns `true` if the
-    /// clock settled. Calls `stop` first, and again after each notification of `changed`, such as
-    /// [`ManualClock::nudge`]. The lock is held during these calls.
-    pub(super) fn settle_unless(&self, stop: impl Fn() -> bool) -> bool {
-        let mut state = self.lock();
-        loop {
-            if stop() {
-                return false;
-            }
-            if state.is_quiet() {
-                return true;
-            }
-            state = self.wait(state);
-        }
-    }
-
-    /// Makes threads that wait for this clock check again.
-    pub(super) fn nudge(&self) {
-        // Under the lock: a thread that has checked and is about to wait is notified too.
-        let _state = self.lock();
-        self.shared.changed.notify_all();
     }
 
     /// Returns the earliest deadline of all sleepers, or `None` if no sleeper has a deadline.

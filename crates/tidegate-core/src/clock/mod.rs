@@ -7,20 +7,18 @@
 //!
 //! * `moment`: nanoseconds, and their origin.
 //! * `sleeper`: [`Sleeper`], which a clock can wake.
-//! * `manual`: [`ManualClock`]; `settle` adds a wait for it that a cancel token can end.
+//! * `manual`: [`ManualClock`].
 //! * `handle`: [`Clock`].
 //! * `fast`, `coarse`: [`FastClock`] and [`CoarseClock`], which are cheaper to read.
 //! * `ticker`: [`Ticker`], periodic ticks of the system's clock, or steps of a test.
 //!
-//! Each module uses only the modules listed before it; only `settle` uses cancel tokens, which use
-//! clocks.
+//! Each module uses only the modules listed before it.
 
 mod coarse;
 mod fast;
 mod handle;
 mod manual;
 mod moment;
-mod settle;
 mod sleeper;
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests;

@@ -38,8 +38,6 @@ pub enum RejectReason {
     Busy,
     /// The executor does not offer this operation.
     Unsupported,
-    /// The caller's cancel token was cancelled while the caller waited for room.
-    Interrupted,
 }
 
 impl<T> Rejected<T> {
@@ -99,7 +97,6 @@ impl fmt::Display for RejectReason {
             Self::NoThread => "no thread could be started; try again when the system has room",
             Self::Busy => "no thread is free at this moment; queue it or run it yourself",
             Self::Unsupported => "this executor does not offer the operation",
-            Self::Interrupted => "the wait for room was interrupted by its cancel token",
         })
     }
 }

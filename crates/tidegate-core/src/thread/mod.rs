@@ -22,7 +22,7 @@ pub(crate) mod start;
 mod tests;
 
 pub use self::builder::{PriorityError, ThreadBuilder, ThreadJob};
-pub use self::handle::{JoinError, JoinErrorKind, ThreadEnd, ThreadHandle};
+pub use self::handle::{JoinError, ThreadEnd, ThreadHandle};
 pub(crate) use self::info::ThreadRecord;
 pub use self::info::{ThreadInfo, ThreadState};
 pub use self::per_task::ThreadPerTask;

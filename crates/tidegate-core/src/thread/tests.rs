@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use super::builder::pool_name;
 use super::start::at_thread_exit;
 use super::*;
-use crate::{CancelToken, Executor, RejectReason, Task};
+use crate::{Executor, RejectReason, Task};
 
 #[test]
 fn names_are_pool_pool_number_thread_number() {
@@ -109,39 +109,6 @@ fn a_detached_thread_cannot_be_joined() {
         .expect("a thread can be had");
     assert!(thread.info().is_detached());
     assert!(!thread.join().unwrap());
-}
-
-#[test]
-fn a_token_ends_a_join_and_gives_the_handle_back() {
-    let (tx, rx) = mpsc::channel::<()>();
-    let thread = ThreadBuilder::new("x")
-        .spawn(move || {
-            let _ = rx.recv();
-        })
-        .expect("a thread can be had");
-    let token = CancelToken::new();
-    let tripped = token.clone();
-    let thread = std::thread::scope(|scope| {
-        scope.spawn(move || tripped.cancel());
-        let error = thread.join_with_cancel(&token);
-        let error = error.expect_err("the thread still waits");
-        assert_eq!(error.why(), &JoinErrorKind::Interrupted);
-        error.into_handle()
-    });
-    assert_ne!(thread.info().state(), ThreadState::Ended);
-    drop(tx);
-    assert!(matches!(
-        thread.join_with_cancel(&CancelToken::new()),
-        Ok(true)
-    ));
-    let detached = ThreadBuilder::new("x")
-        .detached()
-        .spawn(|| ())
-        .expect("a thread can be had");
-    assert!(matches!(
-        detached.join_with_cancel(&CancelToken::new()),
-        Ok(false)
-    ));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::internal::prim::{Mutex, lock};
-use tidegate_core::{CancelToken, Rejected, Task};
+use tidegate_core::{Rejected, Task};
 use tidegate_pool::internal::EndHome;
 use tidegate_pool::{HandedBack, PeriodError, Quiet, ShutdownError};
 use tidegate_promise::{Completion, SharedCompletion, WaitError};
@@ -281,32 +281,11 @@ impl<P: Placement> EventLoopGroup<P> {
     /// [`WaitError::Refused`] if the calling thread must not block, such as the thread of an event
     /// loop, or if the wait would close a cycle.
     pub fn await_termination(&self, timeout: Duration) -> Result<bool, WaitError<ShutdownError>> {
-        self.await_ends(timeout, None)
-    }
-
-    /// [`EventLoopGroup::await_termination`] with a cancel token.
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoopGroup::await_termination`], and [`WaitError::Interrupted`].
-    pub fn await_termination_with_cancel(
-        &self,
-        timeout: Duration,
-        token: &CancelToken,
-    ) -> Result<bool, WaitError<ShutdownError>> {
-        self.await_ends(timeout, Some(token))
-    }
-
-    fn await_ends(
-        &self,
-        timeout: Duration,
-        token: Option<&CancelToken>,
-    ) -> Result<bool, WaitError<ShutdownError>> {
         let clock = self.inner.loops[0].clock();
         let deadline = clock.deadline(timeout);
         for one in self.iter() {
             let left = Duration::from_nanos(deadline.saturating_sub(clock.nanos()));
-            if !one.shared.await_termination(left, token)? {
+            if !one.shared.await_termination(left)? {
                 return Ok(false);
             }
         }

@@ -161,15 +161,15 @@ impl Decide {
                 (0, 0)
             };
         }
-        let publish_often_for =
+        let is_overloaded =
             |at: &usize| self.active[*at] && self.streaks[*at].1 > self.consecutive_windows;
-        let publish_often_for = (0..samples.len()).filter(publish_often_for).count();
+        let overloaded = (0..samples.len()).filter(is_overloaded).count();
         let mut change = Change::default();
-        if publish_often_for > 0 {
+        if overloaded > 0 {
             let asleep = (0..samples.len()).filter(|&at| !self.active[at]);
-            change.add = asleep.take(publish_often_for.min(self.step_up)).collect();
+            change.add = asleep.take(overloaded.min(self.step_up)).collect();
         }
-        if change.add.is_empty() && publish_often_for == 0 {
+        if change.add.is_empty() && overloaded == 0 {
             let spare = self.count().saturating_sub(self.min).min(self.step_down);
             let bored = |at: &usize| {
                 self.active[*at]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::executor::{ExecutorId, is_current};
 use tidegate_core::thread::ThreadInfo;
-use tidegate_core::{CancelToken, Clock, Executor, InterruptedError, RejectReason, Rejected, Task};
+use tidegate_core::{Clock, Executor, Rejected, Task};
 use tidegate_pool::internal::TaskPromise;
 use tidegate_pool::{HandedBack, Quiet, ShutdownError};
 use tidegate_promise::{Completion, Promise, SharedCompletion, WaitError, promise_on};
@@ -114,22 +114,6 @@ impl<P: Placement> EventLoop<P> {
         self.shared.submit(Task::new(run))
     }
 
-    /// [`EventLoop::execute`] with a cancel token: if the [`RejectPolicy`] makes the caller wait
-    /// for room, the wait ends when `token` is tripped.
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoop::execute`], and [`RejectReason::Interrupted`] if the token was tripped
-    /// during the wait.
-    ///
-    /// [`RejectPolicy`]: crate::RejectPolicy
-    pub fn execute_with_cancel<F>(&self, run: F, token: &CancelToken) -> Result<(), Rejected<Task>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        self.shared.submit_with_cancel(Task::new(run), token)
-    }
-
     /// Runs `task` on the event loop: [`EventLoop::execute`] for a task that was built before, for
     /// example with a name or a [`Blocking`](tidegate_core::Blocking) kind.
     ///
@@ -139,19 +123,6 @@ impl<P: Placement> EventLoop<P> {
     #[inline]
     pub fn execute_task(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.shared.submit(task)
-    }
-
-    /// Runs `run` on the event loop when it next wakes up. Does not wake it, unless its lane is
-    /// half full.
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoop::execute`].
-    pub fn execute_lazy<F>(&self, run: F) -> Result<(), Rejected<Task>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        self.shared.submit_lazy(Task::new(run))
     }
 
     /// Runs `run` on the event loop and returns a completion with its result.
@@ -174,26 +145,6 @@ impl<P: Placement> EventLoop<P> {
         let (answer, completion) = TaskPromise::of(&self.shared);
         self.shared
             .submit(Task::labelled::<F, _>(move || answer.run(run)))?;
-        Ok(completion)
-    }
-
-    /// [`EventLoop::submit`] with the cancel token of [`EventLoop::execute_with_cancel`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoop::execute_with_cancel`].
-    pub fn submit_with_cancel<T, F>(
-        &self,
-        run: F,
-        token: &CancelToken,
-    ) -> Result<Completion<T>, Rejected<Task>>
-    where
-        T: Send + 'static,
-        F: FnOnce() -> T + Send + 'static,
-    {
-        let (answer, completion) = TaskPromise::of(&self.shared);
-        let task = Task::labelled::<F, _>(move || answer.run(run));
-        self.shared.submit_with_cancel(task, token)?;
         Ok(completion)
     }
 
@@ -289,25 +240,6 @@ impl<P: Placement> EventLoop<P> {
             self.shared.clock.settle();
         } else if let Ok(done) = self.submit(|| ()) {
             let _ = done.wait();
-        }
-    }
-
-    /// [`EventLoop::settle`] with a cancel token.
-    ///
-    /// # Errors
-    ///
-    /// [`InterruptedError`] if `token` was tripped first.
-    pub fn settle_with_cancel(&self, token: &CancelToken) -> Result<(), InterruptedError> {
-        if let Some(clock) = self.shared.clock.as_manual() {
-            return clock.settle_with_cancel(token);
-        }
-        match self.submit_with_cancel(|| (), token) {
-            Ok(mut done) => match done.wait_with_cancel(token) {
-                Err(WaitError::Interrupted) => Err(InterruptedError),
-                _ => Ok(()),
-            },
-            Err(refused) if refused.why() == RejectReason::Interrupted => Err(InterruptedError),
-            Err(_) => Ok(()),
         }
     }
 
@@ -407,20 +339,7 @@ impl<P: Placement> EventLoop<P> {
     /// [`WaitError::Refused`] if the calling thread must not block, or if the wait would close a
     /// cycle. The event loop's own thread is refused: it could never see its own end.
     pub fn await_termination(&self, timeout: Duration) -> Result<bool, WaitError<ShutdownError>> {
-        self.shared.await_termination(timeout, None)
-    }
-
-    /// [`EventLoop::await_termination`] with a cancel token.
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoop::await_termination`], and [`WaitError::Interrupted`].
-    pub fn await_termination_with_cancel(
-        &self,
-        timeout: Duration,
-        token: &CancelToken,
-    ) -> Result<bool, WaitError<ShutdownError>> {
-        self.shared.await_termination(timeout, Some(token))
+        self.shared.await_termination(timeout)
     }
 
     /// Asks the event loop to give its thread back as soon as it is idle. New work starts another

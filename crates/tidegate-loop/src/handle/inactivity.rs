@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::Parker;
 use tidegate_core::internal::check_wait;
-use tidegate_core::{CancelToken, Parker};
 
 use super::event_loop::EventLoop;
 use super::placement::Placement;
@@ -20,30 +20,6 @@ impl<P: Placement> EventLoop<P> {
     /// [`InactivityError::NeverStarted`] if the event loop never had a thread, and
     /// [`InactivityError::Refused`] on a thread that must not block, such as the event loop's own.
     pub fn await_inactivity(&self, timeout: Duration) -> Result<bool, InactivityError> {
-        self.await_no_thread(timeout, None)
-    }
-
-    /// [`EventLoop::await_inactivity`] with a cancel token.
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoop::await_inactivity`], and [`InactivityError::Interrupted`].
-    pub fn await_inactivity_with_cancel(
-        &self,
-        timeout: Duration,
-        token: &CancelToken,
-    ) -> Result<bool, InactivityError> {
-        self.await_no_thread(timeout, Some(token))
-    }
-
-    fn await_no_thread(
-        &self,
-        timeout: Duration,
-        token: Option<&CancelToken>,
-    ) -> Result<bool, InactivityError> {
-        if token.is_some_and(CancelToken::is_cancelled) {
-            return Err(InactivityError::Interrupted);
-        }
         let presence = &self.shared.thread.presence;
         if presence.is_gone()? {
             return Ok(true);
@@ -53,11 +29,7 @@ impl<P: Placement> EventLoop<P> {
         let deadline = clock.deadline(timeout);
         let parker = Arc::new(Parker::new());
         presence.wake_when_gone(&parker);
-        let _hook = token.map(|token| token.unpark_on_cancel(&parker));
         while !presence.is_gone()? {
-            if token.is_some_and(CancelToken::is_cancelled) {
-                return Err(InactivityError::Interrupted);
-            }
             if clock.nanos() >= deadline {
                 return Ok(false);
             }

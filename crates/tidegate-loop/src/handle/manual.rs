@@ -97,7 +97,7 @@ impl Drop for ManualLoop {
 
 impl fmt::Debug for ManualLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandLoop")
+        f.debug_struct("ManualLoop")
             .field("name", &self.shared.name)
             .finish_non_exhaustive()
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::Parker;
 use tidegate_core::internal::{as_nanos, check_wait};
-use tidegate_core::{CancelToken, Parker};
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{SharedCompletion, WaitError};
 
@@ -34,16 +34,11 @@ impl Shared {
         self.termination.completion()
     }
 
-    /// Waits for the end of the event loop, for at most `timeout` on its clock, or until `token` is
-    /// tripped.
+    /// Waits for the end of the event loop, for at most `timeout` on its clock.
     pub(crate) fn await_termination(
         &self,
         timeout: Duration,
-        token: Option<&CancelToken>,
     ) -> Result<bool, WaitError<ShutdownError>> {
-        if token.is_some_and(CancelToken::is_cancelled) {
-            return Err(WaitError::Interrupted);
-        }
         let done = self.termination.completion();
         if done.is_done() {
             return Ok(!self.plan.is_endless());
@@ -52,12 +47,8 @@ impl Shared {
         let parker = Parker::new();
         let woken = parker.clone();
         let _listening = done.listen(move |_| woken.unpark());
-        let _hook = token.map(|token| token.unpark_on_cancel(&parker));
         let deadline = self.clock.deadline(timeout);
         while !done.is_done() && self.clock.nanos() < deadline {
-            if token.is_some_and(CancelToken::is_cancelled) {
-                return Err(WaitError::Interrupted);
-            }
             self.clock.park_until(&parker, Some(deadline));
         }
         Ok(done.is_done())

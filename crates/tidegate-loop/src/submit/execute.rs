@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, is_current, wait_policy};
 use tidegate_core::internal::trace;
 use tidegate_core::{
-    CancelToken, Clock, Executor, Parker, RejectReason, Rejected, Task, Unhandled, WaitRefusedError,
+    Clock, Executor, Parker, RejectReason, Rejected, Task, Unhandled, WaitRefusedError,
 };
 
 use super::reject::RejectPolicy;
@@ -40,66 +40,14 @@ impl Shared {
         }
     }
 
-    /// [`Shared::submit`] with a token that ends a pause of the reject policy. A separate function,
-    /// so that `submit` stays as cheap as it is.
-    pub(crate) fn submit_with_cancel(
-        &self,
-        task: Task,
-        token: &CancelToken,
-    ) -> Result<(), Rejected<Task>> {
-        if is_current(self.id) {
-            // A submission on the event loop's own thread never pauses.
-            return self.submit(task);
-        }
-        if self.state.needs_thread()
-            && let Err(refusal) = self.start()
-        {
-            return Err(Rejected::new(task, refusal));
-        }
-        match self.mailbox.lane.push(task) {
-            Ok(_) => {
-                self.ring();
-                Ok(())
-            }
-            Err(refused) => self.refuse_with(refused, Some(token)),
-        }
-    }
-
-    /// Like [`Shared::submit`], but wakes a sleeping event loop only if the lane is half full.
-    pub(crate) fn submit_lazy(&self, task: Task) -> Result<(), Rejected<Task>> {
-        if is_current(self.id) {
-            return local::push(task).or_else(|refused| self.refuse(refused));
-        }
-        match self.mailbox.lane.push(task) {
-            Ok(waiting) => {
-                if waiting * 2 >= self.mailbox.lane.bound() {
-                    self.ensure_thread();
-                    self.ring();
-                }
-                Ok(())
-            }
-            Err(refused) => self.refuse(refused),
-        }
-    }
-
     /// Applies the reject policy to a task that the lane did not accept.
     #[cold]
     pub(crate) fn refuse(&self, refused: Rejected<Task>) -> Result<(), Rejected<Task>> {
-        self.refuse_with(refused, None)
-    }
-
-    /// [`Shared::refuse`] with a token that ends a pause.
-    #[cold]
-    pub(crate) fn refuse_with(
-        &self,
-        refused: Rejected<Task>,
-        token: Option<&CancelToken>,
-    ) -> Result<(), Rejected<Task>> {
         let outcome = match (&self.reject, refused.why()) {
             (RejectPolicy::Backoff { attempts, pause }, RejectReason::Full)
                 if !is_current(self.id) && wait_policy() == WaitPolicy::Free =>
             {
-                self.back_off(refused, (*attempts).max(1), *pause, token)
+                self.back_off(refused, (*attempts).max(1), *pause)
             }
             (RejectPolicy::With(ask), RejectReason::Full) => ask(refused),
             _ => Err(refused),
@@ -119,30 +67,19 @@ impl Shared {
         mut refused: Rejected<Task>,
         attempts: u32,
         pause: Duration,
-        token: Option<&CancelToken>,
     ) -> Result<(), Rejected<Task>> {
         let parker = Parker::new();
-        let wake = || {
-            let parker = parker.clone();
-            move || parker.unpark()
-        };
-        let _hook = token.map(|token| token.on_cancel(wake()));
         let _listening = (pause > LONG_PAUSE).then(|| {
-            let wake = wake();
-            self.termination.completion().listen(move |_| wake())
+            let parker = parker.clone();
+            self.termination
+                .completion()
+                .listen(move |_| parker.unpark())
         });
-        let is_cut_short = || token.is_some_and(CancelToken::is_cancelled);
         for _ in 0..attempts {
             self.ring();
             let until = self.clock.deadline(pause);
-            while self.clock.nanos() < until && !is_cut_short() && !self.mailbox.lane.is_closed() {
+            while self.clock.nanos() < until && !self.mailbox.lane.is_closed() {
                 self.clock.park_until(&parker, Some(until));
-            }
-            if is_cut_short() {
-                return Err(Rejected::new(
-                    refused.into_inner(),
-                    RejectReason::Interrupted,
-                ));
             }
             match self.mailbox.lane.push(refused.into_inner()) {
                 Ok(_) => {

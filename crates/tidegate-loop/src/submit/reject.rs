@@ -15,9 +15,8 @@ pub enum RejectPolicy {
     Fail,
     /// Wakes the event loop, waits for `pause` and tries again, up to `attempts` times; then
     /// returns the task. On the event loop's own thread, where waiting would be a deadlock, and on
-    /// any other thread that must not block, it returns the task at once. A pause ends early when
-    /// the token of [`EventLoop::execute_with_cancel`](crate::EventLoop::execute_with_cancel) is
-    /// tripped. A long pause also ends when the event loop ends.
+    /// any other thread that must not block, it returns the task at once. A long pause also ends
+    /// when the event loop ends.
     Backoff {
         /// How often to try again; at least once.
         attempts: u32,

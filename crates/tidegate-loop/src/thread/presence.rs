@@ -15,8 +15,6 @@ pub enum InactivityError {
     NeverStarted,
     /// The calling thread must not block.
     Refused(WaitRefusedError),
-    /// The caller's token was tripped before the event loop's thread ended.
-    Interrupted,
 }
 
 impl fmt::Display for InactivityError {
@@ -28,10 +26,6 @@ impl fmt::Display for InactivityError {
             Self::Refused(_) => f.write_str(
                 "this thread must not wait for a loop's thread to end; wait on another \
                  thread",
-            ),
-            Self::Interrupted => f.write_str(
-                "the wait was interrupted by its cancel token; wait again if it is still \
-                 needed",
             ),
         }
     }

@@ -2,7 +2,6 @@
 //! the deadline, and all waiters are notified.
 
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -235,33 +234,6 @@ fn a_spawner_that_blocks_delays_only_callers_that_need_the_thread() {
         assert_eq!(asks.join().unwrap(), 7);
         notified.wait_for(1);
         assert_eq!(ended.wait().unwrap().handed_back.len(), 0);
-    });
-}
-
-#[test]
-fn an_end_during_a_start_that_fails_hands_back() {
-    let (log, gate) = (Log::new(), Gate::new());
-    let (asked, go_on) = (log.clone(), gate.clone());
-    let threads = ThreadBuilder::new("none").spawner(move |_| {
-        asked.push(());
-        go_on.wait();
-        Err(io::Error::other("none today"))
-    });
-    let home = EventLoop::builder("home").threads(threads).build().unwrap();
-    let lazy = home.execute_lazy(|| ());
-    lazy.unwrap();
-    thread::scope(|scope| {
-        let asks = scope.spawn(|| home.execute(|| ()).is_ok());
-        log.wait_for(1);
-        let ended = home.shutdown(Quiet::none(SECOND * 60));
-        assert!(!ended.is_done());
-        gate.open();
-        assert!(!asks.join().unwrap(), "refused: it had no thread");
-        let why = ended.wait().unwrap_err().failure().unwrap();
-        let ShutdownError::NoThread { handed_back } = &why else {
-            panic!("{why}");
-        };
-        assert_eq!(handed_back.take().len(), 1);
     });
 }
 

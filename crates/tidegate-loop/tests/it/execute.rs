@@ -297,36 +297,6 @@ fn frees_the_closure_as_soon_as_it_ran() {
 fn drop_nothing(_captured: &DropCount) {}
 
 #[test]
-fn a_lazy_task_waits_for_the_next_wakeup() {
-    let (home, _clock) = home();
-    let log = Log::new();
-    home.submit(|| ()).unwrap().wait().unwrap();
-    home.settle();
-    let wakeups = home.metrics().wakeups;
-    let lazy = log.clone();
-    home.execute_lazy(move || lazy.push("lazy")).unwrap();
-    home.settle();
-    assert_eq!((log.len(), home.metrics().wakeups), (0, wakeups));
-    let eager = log.clone();
-    home.execute(move || eager.push("eager")).unwrap();
-    home.settle();
-    assert_eq!(log.take(), ["lazy", "eager"]);
-    assert_eq!(home.metrics().wakeups, wakeups + 1);
-}
-
-#[test]
-fn lazy_tasks_wake_the_loop_when_its_lane_is_half_full() {
-    let clock = ManualClock::new();
-    let home = builder(&clock, "home").bound(16).build().unwrap();
-    let ran = Counter::new();
-    for _ in 0..8 {
-        let ran = ran.clone();
-        home.execute_lazy(hits(ran)).unwrap();
-    }
-    ran.wait_for(8);
-}
-
-#[test]
 fn a_busy_loop_is_not_woken() {
     let (home, _clock) = home();
     let gate = hold(&home);

@@ -16,7 +16,6 @@ mod global;
 mod group;
 mod handed_back;
 mod hostile_ends;
-mod interrupt;
 mod manual;
 #[path = "../../../tidegate-testkit/shared/manual_executor.rs"]
 #[expect(

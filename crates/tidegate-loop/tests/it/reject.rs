@@ -276,3 +276,24 @@ fn room_appears_after_the_task_that_runs_not_after_the_batch() {
     second.open();
     home.settle();
 }
+
+#[test]
+fn an_endless_pause_for_room_ends_with_the_loop() {
+    let clock = ManualClock::new();
+    let reject = RejectPolicy::Backoff {
+        attempts: 3,
+        pause: Duration::MAX,
+    };
+    let home = bounded(&clock, reject);
+    let gate = hold(&home);
+    fill(&home);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| home.execute(|| ()));
+        clock.await_sleepers(1);
+        let ended = home.shutdown(Quiet::none(SECOND));
+        gate.open();
+        ended.wait().unwrap();
+        let refused = waiting.join().unwrap().unwrap_err();
+        assert_eq!(refused.why(), RejectReason::Closed);
+    });
+}

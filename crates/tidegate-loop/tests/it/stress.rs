@@ -92,8 +92,7 @@ impl Worker {
     fn operate(&mut self, number: usize) {
         let (home, ledger) = (self.home.clone(), self.ledger.clone());
         match self.rng.below(1000) {
-            0..400 => self.silently(number, |run| home.execute(run).is_ok()),
-            400..450 => self.silently(number, |run| home.execute_lazy(run).is_ok()),
+            0..450 => self.silently(number, |run| home.execute(run).is_ok()),
             450..600 => {
                 let submitted = home.submit(move || ledger.ran(number)).ok();
                 self.promise(number, submitted, 300);

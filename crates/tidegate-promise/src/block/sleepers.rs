@@ -83,7 +83,7 @@ impl Drop for SleepRecord {
 /// threads has acknowledged.
 pub fn wake_sleepers(home: ExecutorId) {
     // ORDERING: SeqCst fence between the caller's mark and the check of the records; pairs with
-    // the one in `SleepRecord::hook`.
+    // the one in `SleepRecord::acknowledge`.
     fence(Ordering::SeqCst);
     let all: Vec<_> = lock().iter().filter_map(Weak::upgrade).collect();
     let sleeps = |one: &Sleeper| one.home.load(Ordering::Relaxed) == home.get();

@@ -219,29 +219,6 @@ fn a_token_interrupts_a_wait() {
 }
 
 #[test]
-fn a_wait_can_have_a_limit_and_a_token() {
-    let (promise, mut answer) = promise::<u32>();
-    let token = CancelToken::new();
-    let over = answer.wait_timeout_with_cancel(Duration::ZERO, &token);
-    assert!(over.unwrap_err().is_timeout());
-    let (started, tripped) = (Gate::new(), token.clone());
-    let here = started.clone();
-    let waiter = thread(move || {
-        here.open();
-        let error = answer.wait_timeout_with_cancel(Duration::MAX, &tripped);
-        (error.unwrap_err(), answer)
-    });
-    started.wait();
-    token.cancel();
-    let (error, answer) = waiter.join().unwrap();
-    assert!(matches!(error, WaitError::Interrupted));
-    let shared = answer.share().unwrap();
-    promise.succeed(3).unwrap();
-    let again = shared.wait_timeout_with_cancel(Duration::MAX, &CancelToken::new());
-    assert_eq!(again.unwrap(), 3);
-}
-
-#[test]
 fn a_token_that_is_not_tripped_changes_nothing() {
     let (promise, answer) = promise::<u32>();
     let shared = answer.share().unwrap();

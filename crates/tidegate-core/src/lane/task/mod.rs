@@ -501,7 +501,7 @@ impl Drop for TaskLaneReceiver {
 
 impl fmt::Debug for TaskLaneReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskLaneEnd")
+        f.debug_struct("TaskLaneReceiver")
             .field("taken", &self.head)
             .field("lane", &self.lane)
             .finish_non_exhaustive()

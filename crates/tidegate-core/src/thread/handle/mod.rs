@@ -12,7 +12,7 @@ use super::start::current;
 use crate::executor::{WaitPolicy, wait_policy};
 use crate::sys::prim;
 use crate::wait::{WaitGuard, check_end};
-use crate::{CancelToken, CaughtPanic, Parker, WaitRefusedError};
+use crate::{CaughtPanic, Parker, WaitRefusedError};
 
 /// A started thread.
 ///
@@ -51,50 +51,28 @@ impl ThreadHandle {
     ///
     /// # Errors
     ///
-    /// [`JoinErrorKind::Refused`], with the handle, if the calling thread must not block, or if the
+    /// A [`JoinError`] with the handle, if the calling thread must not block, or if the
     /// two threads would wait for each other. A join of a thread that has ended is never refused.
     pub fn join(self) -> Result<bool, JoinError> {
-        self.wait(None)
-    }
-
-    /// Does the same as [`ThreadHandle::join`], until `token` is cancelled.
-    ///
-    /// # Errors
-    ///
-    /// The same as for `join`, and [`JoinErrorKind::Interrupted`] if the token was cancelled before
-    /// the thread's job was over.
-    pub fn join_with_cancel(self, token: &CancelToken) -> Result<bool, JoinError> {
-        self.wait(Some(token))
-    }
-
-    fn wait(self, token: Option<&CancelToken>) -> Result<bool, JoinError> {
         if self.joined.is_none() {
             return Ok(false);
         }
         if !self.record.has_ended() {
-            let waited = match check_end(&self.record) {
-                Ok(_recorded) => self.sleep(token),
-                Err(why) => Err(JoinErrorKind::Refused(why)),
-            };
-            if let Err(why) = waited {
-                return Err(JoinError { handle: self, why });
+            match check_end(&self.record) {
+                Ok(_recorded) => self.sleep(),
+                Err(why) => return Err(JoinError { handle: self, why }),
             }
         }
         Ok(self.joined.is_some_and(finish))
     }
 
-    fn sleep(&self, token: Option<&CancelToken>) -> Result<(), JoinErrorKind> {
+    fn sleep(&self) {
         let parker = Parker::new();
         let waker = Waker::from(&parker);
-        let _hook = token.map(|token| token.unpark_on_cancel(&parker));
         let mut end = self.ended();
         while !end.is_ready(&waker) {
-            if token.is_some_and(CancelToken::is_cancelled) {
-                return Err(JoinErrorKind::Interrupted);
-            }
             parker.park(None);
         }
-        Ok(())
     }
 }
 
@@ -208,47 +186,16 @@ impl Drop for ThreadEnd {
     }
 }
 
-/// The error for a thread that was not joined; it contains the handle.
+/// The error for a thread that was not joined, because the calling thread may not wait for it. It
+/// contains the handle.
 pub struct JoinError {
     handle: ThreadHandle,
-    why: JoinErrorKind,
-}
-
-/// The reason why a thread was not joined.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum JoinErrorKind {
-    /// The calling thread may not wait for that thread.
-    Refused(WaitRefusedError),
-    /// The caller's token was cancelled first.
-    Interrupted,
-}
-
-impl fmt::Display for JoinErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(_) => {
-                f.write_str("the calling thread may not wait for it; await its end instead")
-            }
-            Self::Interrupted => f.write_str(
-                "the wait was interrupted by its cancel token; join it again, or await its end",
-            ),
-        }
-    }
-}
-
-impl Error for JoinErrorKind {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Refused(why) => Some(why),
-            _ => None,
-        }
-    }
+    why: WaitRefusedError,
 }
 
 impl JoinError {
     /// Returns the reason.
-    pub fn why(&self) -> &JoinErrorKind {
+    pub fn why(&self) -> &WaitRefusedError {
         &self.why
     }
 
@@ -261,16 +208,19 @@ impl JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.handle.record.name();
-        write!(f, "thread `{name}` was not joined: {}", self.why)
+        write!(
+            f,
+            "thread `{name}` was not joined: the calling thread may not wait for it; await its end \
+             instead"
+        )
     }
 }
 
 crate::debug_as_display!(JoinError);
 
-// By hand: the text contains the text of the kind, so the chain goes on behind the kind.
 impl Error for JoinError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.why.source()
+        Some(&self.why)
     }
 }
 

@@ -477,7 +477,7 @@ impl Drop for RoamingDriver {
 
 impl fmt::Debug for RoamingDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RoamDriver")
+        f.debug_struct("RoamingDriver")
             .field("sources", &self.reactor.len())
             .field("away", &self.away)
             .finish_non_exhaustive()

@@ -167,6 +167,6 @@ impl RoamingShared {
 
 impl fmt::Debug for RoamingShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Roam").finish_non_exhaustive()
+        f.debug_struct("RoamingShared").finish_non_exhaustive()
     }
 }

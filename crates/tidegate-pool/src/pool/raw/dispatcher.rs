@@ -181,7 +181,7 @@ impl<J> Drop for WorkerWake<J> {
 
 impl<J> fmt::Debug for WorkerWake<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wake")
+        f.debug_struct("WorkerWake")
             .field("asleep", &self.asleep)
             .finish_non_exhaustive()
     }
@@ -260,7 +260,7 @@ impl<J, W> Dispatcher<J, W> {
 
 impl<J, W> fmt::Debug for Dispatcher<J, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk")
+        f.debug_struct("Dispatcher")
             .field("reserve", &self.reserve)
             .finish_non_exhaustive()
     }

@@ -147,7 +147,7 @@ impl<J> Drop for ReservedWorkers<J> {
 
 impl<J> fmt::Debug for ReservedWorkers<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reserve")
+        f.debug_struct("ReservedWorkers")
             .field("available", &self.available())
             .field("capacity", &self.capacity())
             .finish()

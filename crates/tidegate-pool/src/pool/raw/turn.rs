@@ -407,7 +407,7 @@ impl<J, W: JobSource<J>> Drop for DispatchGuard<'_, J, W> {
 
 impl<J, W: JobSource<J>> fmt::Debug for DispatchGuard<'_, J, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn")
+        f.debug_struct("DispatchGuard")
             .field("threads", &self.threads())
             .field("ready", &self.ready())
             .finish_non_exhaustive()

@@ -255,6 +255,6 @@ impl<J> fmt::Debug for WorkerSlot<J> {
             TAKING => "taking",
             _ => "closed",
         };
-        f.debug_struct("Seat").field("state", &state).finish()
+        f.debug_struct("WorkerSlot").field("state", &state).finish()
     }
 }

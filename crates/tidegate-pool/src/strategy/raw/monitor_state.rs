@@ -147,7 +147,7 @@ impl Default for MonitorState {
 
 impl fmt::Debug for MonitorState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vigil")
+        f.debug_struct("MonitorState")
             .field("asleep", &self.is_asleep())
             .field("over", &self.is_over())
             .finish()

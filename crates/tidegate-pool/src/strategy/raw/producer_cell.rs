@@ -509,6 +509,6 @@ impl<T> Drop for ProducerGuard<'_, T> {
 
 impl<T> fmt::Debug for ProducerGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held").finish_non_exhaustive()
+        f.debug_struct("ProducerGuard").finish_non_exhaustive()
     }
 }

@@ -94,7 +94,7 @@ impl<T> Default for StandInSlot<T> {
 
 impl<T> fmt::Debug for StandInSlot<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Standby")
+        f.debug_struct("StandInSlot")
             .field("ready", &self.is_ready())
             .finish_non_exhaustive()
     }
