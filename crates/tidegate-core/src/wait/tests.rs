@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::record::lock;
 use super::*;
 use crate::Blocking;
-use crate::executor::{Executor, WaitPolicy, enter};
+use crate::executor::{Executor, ExecutorId, WaitPolicy, enter};
+use crate::permits::Permits;
 use crate::testing::StubExecutor;
 
 /// Records a wait of one of `from`'s threads for `to`. All waits of a test are made on the test's
@@ -202,4 +203,36 @@ fn many_waits_of_many_executors_are_searched_once() {
     let first = StubExecutor::new("first", 1);
     held.push(wait(&first, &layers[0]).expect("no circle"));
     let _last = wait(&layers[23], &first).expect("seven threads of the last layer are free");
+}
+
+#[test]
+fn a_gate_is_stuck_only_if_all_holders_of_its_permits_are() {
+    let [first, second, other] = [(); 3].map(|()| ExecutorId::next());
+    let (one, two) = (Permits::new(1), Permits::new(2));
+    let held = (one.try_acquire(), two.try_acquire(), two.try_acquire());
+    let of = |gate, permits: &Permits| [(gate, Capacity::Permits(permits.clone()))];
+    // One holder of the second gate waits for a gate that others serve.
+    let leaves = record_wait(of(second, &two), other).expect("nothing waits");
+    let _waits = record_wait(of(second, &two), first).expect("its permit may come back");
+    drop(record_wait(of(first, &one), second).expect("one holder comes back"));
+    drop(leaves);
+    let _stays = record_wait(of(second, &two), second).expect("the other holder comes back");
+    assert!(record_wait(of(first, &one), second).is_err(), "none does");
+    drop(held);
+}
+
+#[test]
+fn a_whole_place_is_stuck_by_any_of_its_waits() {
+    let [run, next, last] = [(); 3].map(|()| ExecutorId::next());
+    let inside = |run| [(run, Capacity::Whole)];
+    assert!(record_wait([], run).expect("it works for none").is_empty());
+    assert!(record_wait(inside(run), run).is_err(), "itself");
+    let _first = record_wait(inside(run), next).expect("no circle");
+    let _also = record_wait(inside(run), last).expect("no circle");
+    let both = record_wait([inside(next), inside(last)].concat(), ExecutorId::next());
+    assert_eq!(both.expect("no circle").len(), 2);
+    assert!(
+        record_wait(inside(last), run).is_err(),
+        "through one of two"
+    );
 }
