@@ -1,7 +1,6 @@
 //! The metrics of an event loop, described for an exporter.
 
-use tidegate_core::internal::contain;
-use tidegate_core::{Collect, Metric, MetricVisitor, Unhandled};
+use tidegate_core::{Collect, Metric, MetricVisitor};
 use tidegate_pool::strategy::StrategyMetrics;
 
 use super::event_loop::EventLoop;
@@ -29,24 +28,9 @@ impl<P: Placement> Collect for EventLoop<P> {
             &labels,
             unhealthy,
         );
-        if let Some(metrics) = self.strategy_metrics() {
-            strategy_metrics(&metrics, self.name(), visitor);
+        if let Some(strategy) = self.shared.thread.strategy() {
+            strategy_metrics(&strategy.metrics(), self.name(), visitor);
         }
-    }
-}
-
-impl<P: Placement> EventLoop<P> {
-    /// Returns the metrics of the strategy, which may be user code. A panic of it is reported, and
-    /// the metrics of the loop are still shown.
-    fn strategy_metrics(&self) -> Option<StrategyMetrics> {
-        let strategy = self.shared.thread.strategy()?;
-        let metrics = contain(|| strategy.metrics()).map_err(|panic| {
-            let name = self.shared.thread.strategy_name().unwrap_or_default();
-            let message = format!("{name} panicked in `metrics`: {}", panic.message());
-            let what = Unhandled::Strategy { message: &message };
-            self.shared.unhandled(&what);
-        });
-        metrics.ok()
     }
 }
 

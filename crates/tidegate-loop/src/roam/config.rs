@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::internal::{contain, discard};
+use tidegate_core::internal::contain;
 use tidegate_pool::TryExecutor;
 use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
 
@@ -145,15 +145,7 @@ impl RoamingConfig {
             let fault = format!("the code that builds it panicked: {panic}");
             BuildError::Strategy { fault }
         })?;
-        let name = match contain(|| strategy.name()) {
-            Ok(name) => name,
-            Err(panic) => {
-                let fault = format!("its `name` panicked: {}", panic.message());
-                // Apart from the panic: its drop is user code as well.
-                discard(strategy);
-                return Err(BuildError::Strategy { fault });
-            }
-        };
+        let name = strategy.name();
         shared.thread.drive_by(strategy, name);
         if alive.strong_count() == 0 {
             let fault = format!("{name} dropped the loop's producer while it was built");

@@ -10,7 +10,6 @@ use std::time::Duration;
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_core::{ManualClock, Task, ThreadBuilder, Ticker};
 use tidegate_loop::{EventLoop, Lifecycle, Quiet, RoamingConfig, Watchdog};
-use tidegate_pool::strategy::{ProduceConsume, Strategy};
 use tidegate_pool::{OrderedView, WorkerPool};
 use tidegate_testkit::{Bomb, Counter, Gate, Log, explode, until};
 
@@ -186,27 +185,6 @@ fn of_jobs_and_hooks_of_a_pool() {
     assert_eq!(pool.submit(|| 7).unwrap().wait().unwrap(), 7);
     clock.settle();
     assert_eq!(pool.metrics().started_threads, 1, "the same thread");
-}
-
-#[test]
-fn of_a_strategys_producer_and_tasks() {
-    let here = Arc::new(tidegate_pool::ImmediateExecutor::new());
-    let (ran, mut turn) = (Counter::new(), 0);
-    let count = ran.clone();
-    let producer = move || {
-        turn += 1;
-        match turn {
-            1 => explode(),
-            2 => Some(Task::new(|| explode())),
-            3 => Some(Task::new(hits(count.clone()))),
-            _ => None,
-        }
-    };
-    let strategy = ProduceConsume::new(producer, here);
-    strategy.produce();
-    assert_eq!(ran.count(), 1);
-    let counts = strategy.metrics();
-    assert_eq!((counts.producer_panics, counts.task_panics), (1, 1));
 }
 
 #[test]

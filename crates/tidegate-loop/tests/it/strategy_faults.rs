@@ -1,21 +1,17 @@
-//! Strategies of users that panic, refuse or ask at the wrong moment, against the end of their loop
-//! and the last submission: each accepted task runs or is handed back once, the other loops go on,
-//! and no thread of the pool is kept.
+//! Strategies of users that do not ask, or ask at the wrong moment, against the end of their loop:
+//! each accepted task runs or is handed back once, the other loops go on, and no thread of the pool
+//! is kept.
 
-use std::panic::panic_any;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use tidegate_core::{
-    Collect, Dump, Executor, ManualClock, Metric, MetricVisitor, RejectReason, Rejected, Task,
-};
+use tidegate_core::{Dump, Executor, ManualClock, Rejected, Task};
 use tidegate_loop::{
-    BuildError, EventLoop, EventLoopGroup, LoopProducer, Quiet, Roaming, RoamingConfig,
-    ShutdownError,
+    EventLoop, EventLoopGroup, LoopProducer, Quiet, Roaming, RoamingConfig, ShutdownError,
 };
 use tidegate_pool::strategy::{Producer, Strategy, StrategyMetrics};
 use tidegate_pool::{TryExecutor, WorkerPool};
-use tidegate_testkit::{Bomb, Counter, DropCount, Gate, explode, until};
+use tidegate_testkit::{Counter, Gate, explode, until};
 
 use crate::strategies::{KINDS, pool};
 use crate::{SECOND, hits};
@@ -25,19 +21,8 @@ use crate::{SECOND, hits};
 enum At {
     /// Nowhere.
     Never,
-    /// In `dispatch`, after it has sent a thread.
-    AfterDispatch,
-    /// In `dispatch`: refuses, although it has sent a thread.
-    RefusesAfterDispatch,
     /// In `produce`, before it takes the producer.
     Produce,
-    /// With the producer on its stack, with the task called `bad`.
-    Task,
-    Metrics,
-    Dump,
-    Name,
-    NameAndDrop,
-    Drop,
 }
 
 /// A strategy that runs tasks where they were produced, and fails at one place.
@@ -77,9 +62,6 @@ impl Fails {
             while !self.closed.load(Ordering::SeqCst)
                 && let Some(task) = producer.produce()
             {
-                if task.name() == "bad" {
-                    self.fail(At::Task);
-                }
                 task.run();
             }
             if !self.closed.load(Ordering::SeqCst) {
@@ -106,15 +88,7 @@ impl Strategy for Handle {
     }
 
     fn dispatch(&self) -> Result<(), Rejected<()>> {
-        self.0.send()?;
-        match self.0.at {
-            At::AfterDispatch => self.0.fail(At::AfterDispatch),
-            At::RefusesAfterDispatch => {
-                return Err(Rejected::new((), RejectReason::NoThread));
-            }
-            _ => {}
-        }
-        Ok(())
+        self.0.send()
     }
 
     fn shutdown(&self) -> bool {
@@ -133,27 +107,15 @@ impl Strategy for Handle {
     }
 
     fn metrics(&self) -> StrategyMetrics {
-        self.0.fail(At::Metrics);
         StrategyMetrics::default()
     }
 
     fn name(&self) -> &'static str {
-        self.0.fail(At::Name);
-        self.0.fail(At::NameAndDrop);
         "Fails"
     }
 
     fn dump(&self) -> Dump {
-        self.0.fail(At::Dump);
         Dump::new("strategy", "Fails")
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if matches!(self.0.at, At::Drop | At::NameAndDrop) {
-            panic_any(Bomb::new());
-        }
     }
 }
 
@@ -227,40 +189,6 @@ fn a_thread_that_comes_without_a_start_is_given_back_at_the_end() {
 }
 
 #[test]
-fn a_dispatch_that_fails_after_it_sent_a_thread_loses_nothing() {
-    for at in [At::AfterDispatch, At::RefusesAfterDispatch] {
-        for ends_at_once in [true, false] {
-            let workers = pool(4);
-            let home = fails(at, u32::MAX, &workers);
-            let (accepted, ran) = (Counter::new(), Counter::new());
-            for _ in 0..10 {
-                let runs = ran.clone();
-                let submitted = home.execute(move || {
-                    runs.hit();
-                });
-                match submitted {
-                    Ok(()) => {
-                        accepted.hit();
-                    }
-                    Err(refused) => assert_eq!(refused.why(), RejectReason::NoThread),
-                }
-                if !ends_at_once {
-                    until("its thread has come", || !home.strategy().is_idle());
-                }
-            }
-            let over = home.shutdown(Quiet::none(60 * SECOND));
-            let report = over.wait().unwrap();
-            let (left, accepted) = (report.handed_back.len() as u64, accepted.count());
-            assert_eq!(ran.count() + left, accepted, "{at:?}");
-            if !ends_at_once {
-                assert!(accepted > 0, "{at:?}: the thread that came serves the loop");
-            }
-            end_pool(&workers, &format!("{at:?}"));
-        }
-    }
-}
-
-#[test]
 fn a_suspended_loop_that_gets_a_thread_without_work_ends() {
     let workers = pool(4);
     let home = fails(At::Never, 0, &workers);
@@ -273,61 +201,6 @@ fn a_suspended_loop_that_gets_a_thread_without_work_ends() {
     let over = home.shutdown(Quiet::none(60 * SECOND));
     over.wait().unwrap();
     end_pool(&workers, "suspended");
-}
-
-/// The panic comes while other threads submit and the shutdown begins.
-#[test]
-fn each_task_has_one_outcome_when_a_strategy_panics_at_the_end() {
-    for at in [At::Task, At::Produce, At::Never] {
-        for round in 0..8_u64 {
-            let workers = pool(4);
-            let clock = ManualClock::new();
-            let home = fails_on(&clock, at, 1, &workers);
-            let beside = fails(At::Never, 0, &workers);
-            let (accepted, ran, gone) = (Counter::new(), Counter::new(), Counter::new());
-            let over = std::thread::scope(|scope| {
-                for thread in 0..3 {
-                    let (home, accepted, ran, gone) = (&home, &accepted, &ran, &gone);
-                    scope.spawn(move || {
-                        for n in 0..50 {
-                            let ran = ran.clone();
-                            let name = match (thread, n) {
-                                (0, 20) => "bad",
-                                _ => "good",
-                            };
-                            let alive = DropCount::new(gone);
-                            let task = Task::named(name, move || {
-                                let _alive = alive;
-                                ran.hit();
-                            });
-                            if home.execute_task(task).is_ok() {
-                                accepted.hit();
-                            }
-                        }
-                    });
-                }
-                tidegate_testkit::yield_times(round * 3);
-                let _ = home.dump();
-                home.shutdown(Quiet::none(SECOND))
-            });
-            let over = pass_deadline(&clock, over, |over| over.is_done());
-            let ended = over.wait();
-            let _ = home.dump();
-            drop(ended);
-            // A task that a strategy drops by its panic is the only one that is lost.
-            until("each task is gone or handed back", || {
-                gone.count() + home.handed_back().len() as u64 == 150
-            });
-            let left = home.handed_back().take();
-            let lost = accepted.count() - ran.count() - left.len() as u64;
-            assert!(lost <= u64::from(at == At::Task), "{at:?}: {lost}");
-            left.into_iter().for_each(Task::run);
-            assert_eq!(ran.count() + lost, accepted.count(), "{at:?}");
-            assert_eq!(beside.submit(|| 7).unwrap().wait().unwrap(), 7);
-            drop((home, beside));
-            end_pool(&workers, &format!("{at:?}"));
-        }
-    }
 }
 
 #[test]
@@ -357,69 +230,6 @@ fn the_tasks_of_a_loop_that_its_strategy_left_are_handed_back() {
     home.strategy().shutdown();
     drop(home);
     end_pool(&workers, "left");
-}
-
-/// A visitor that counts what it is shown.
-#[derive(Default)]
-struct Seen(usize);
-
-impl MetricVisitor for Seen {
-    fn counter(&mut self, _: Metric, _: &[(&str, &str)], _: f64) {
-        self.0 += 1;
-    }
-
-    fn gauge(&mut self, _: Metric, _: &[(&str, &str)], _: f64) {
-        self.0 += 1;
-    }
-
-    fn histogram(&mut self, _: Metric, _: &[(&str, &str)], _: &[(f64, u64)], _: f64) {
-        self.0 += 1;
-    }
-}
-
-#[test]
-fn metrics_and_dumps_of_a_strategy_that_panics_show_the_rest() {
-    let workers = pool(8);
-    let sound = fails(At::Never, 0, &workers);
-    let mut all = Seen::default();
-    sound.collect(&mut all);
-    for at in [At::Metrics, At::Dump] {
-        let home = fails(at, u32::MAX, &workers);
-        assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
-        let mut seen = Seen::default();
-        home.collect(&mut seen);
-        assert!(seen.0 > 0 && seen.0 <= all.0);
-        let dump = home.dump();
-        assert!(dump.get("state").is_some());
-        assert_eq!(
-            at == At::Dump,
-            dump.to_string().contains("panicked"),
-            "{dump}"
-        );
-        assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
-    }
-    let group = EventLoopGroup::builder("io").loops(2);
-    let group = group.build_roaming(&config(At::Metrics, u32::MAX, &workers));
-    let mut seen = Seen::default();
-    for home in group.unwrap().iter() {
-        home.collect(&mut seen);
-    }
-    assert!(seen.0 > 0);
-}
-
-#[test]
-fn a_strategy_whose_name_or_drop_panics_is_an_error_or_contained() {
-    let workers = pool(4);
-    for at in [At::Name, At::NameAndDrop] {
-        let group = EventLoopGroup::builder("io").loops(2);
-        let refused = group.build_roaming(&config(at, u32::MAX, &workers));
-        let refused = refused.unwrap_err();
-        assert!(matches!(refused, BuildError::Strategy { .. }), "{refused}");
-    }
-    let home = fails(At::Drop, 0, &workers);
-    assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
-    drop(home);
-    end_pool(&workers, "name and drop");
 }
 
 #[test]
