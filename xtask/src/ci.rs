@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::step;
 use crate::summary::{self, AfterFailure};
 use crate::{
-    bench, deny, features, fuzz, interop, loom, miri, package, page, platforms, root, sanitize,
-    shuttle, tidy, tokio,
+    bench, deny, features, fuzz, interop, loom, miri, package, page, root, sanitize, shuttle, tidy,
+    tokio,
 };
 
 /// Libraries whose tests take ten minutes to build with optimisation. The nightly run has these.
@@ -33,7 +33,6 @@ const STEPS: &[Step] = &[
     ("features", |root| features::run(root, false)),
     ("test", test),
     ("test, release", test_release),
-    ("mio", platforms::mio),
     ("doc", doc),
     ("tidy", tidy::run),
     ("deny", deny::run),

@@ -34,11 +34,8 @@ const NOT_BUILT: [(&str, &[&str]); 6] = [
         "net",
         &[
             "backtrace",
-            "mio",
             "ring",
-            "rustix",
             "rustls",
-            "socket2",
             "syn",
             "tidegate-isolate",
             "tidegate-macros",

@@ -28,7 +28,6 @@ usage: cargo xtask <task>
   features [--long]              each library without default features, and the facade with each
                                  feature alone; --long: each library with each feature alone
   platforms                      clippy for Windows, musl, Arm and Apple, where installed
-  mio                            tests of the network as on systems other than Linux
   package [--verify]             the packages of a release; --verify also compiles them
   fuzz                           builds the fuzz targets
   bench                          checks the benchmarks, without running them
@@ -82,7 +81,6 @@ fn run(args: &[String]) -> step::Result {
         ["features"] => features::run(&root, false),
         ["features", "--long"] => features::run(&root, true),
         ["platforms"] => platforms::run(&root),
-        ["mio"] => platforms::mio(&root),
         ["package"] => package::run(&root, false),
         ["package", "--verify"] => package::run(&root, true),
         ["fuzz"] => fuzz::build(&root),

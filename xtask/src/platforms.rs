@@ -1,6 +1,4 @@
 //! `cargo xtask platforms`: checks the facade for systems on which no test runs.
-//!
-//! `cargo xtask mio` runs the tests of the network crate on the code that these systems use.
 
 use std::path::Path;
 use std::process::Command;
@@ -63,24 +61,6 @@ pub fn run(root: &Path) -> step::Result {
         "not installed: {}",
         missing.join(", ")
     )))
-}
-
-/// Runs the tests of the network crate with the poller and the sockets of `mio`, as on systems
-/// other than Linux.
-///
-/// # Errors
-///
-/// Returns an error if a test fails.
-pub fn mio(root: &Path) -> step::Result {
-    let flags = step::appended("RUSTFLAGS", " ", "--cfg tidegate_mio");
-    let mut command = Command::new("cargo");
-    command
-        .current_dir(root)
-        .args(["test", "--package", "tidegate-net", "--all-features"])
-        .args(["--lib", "--tests", "--no-fail-fast"])
-        .env("RUSTFLAGS", flags)
-        .env("CARGO_TARGET_DIR", root::target_dir(root, "mio"));
-    step::run(&mut command)
 }
 
 impl Platform {

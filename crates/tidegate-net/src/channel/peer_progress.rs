@@ -13,7 +13,7 @@ pub struct PeerProgress {
     pub held: u64,
 }
 
-#[cfg(all(test, target_os = "linux", not(tidegate_mio)))]
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};

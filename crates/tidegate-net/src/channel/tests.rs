@@ -31,8 +31,8 @@ fn an_idle_channel_is_small() {
         size_of::<PipelineState>(),
         size_of::<Action>(),
     );
-    // With debug assertions, a mio socket also stores its poller.
-    let most = if cfg!(debug_assertions) { 648 } else { 640 };
+    // With debug assertions, a mio socket also stores its poller, in 16 bytes.
+    let most = if cfg!(debug_assertions) { 656 } else { 640 };
     assert!(sizes.0 + sizes.1 <= most, "{sizes:?}");
 }
 

@@ -25,7 +25,7 @@ use super::polling::{PollOutcome, Polling};
 use super::source::{IoHandle, IoSource, Next, refuse, watch};
 use crate::events::{EventQueue, Slab, Taken};
 use crate::source::Control;
-use crate::sys::{Change, RawFd, Readiness, Ready, Token};
+use crate::sys::{BorrowedFd, Change, Readiness, Ready, Token};
 
 /// Where the sources of a reactor live.
 pub(crate) trait Place {
@@ -338,7 +338,12 @@ impl<P: Place> Reactor<P> {
 }
 
 impl<P: Place> Control for Reactor<P> {
-    fn control(&mut self, descriptor: RawFd, token: Token, change: Change) -> io::Result<()> {
+    fn control(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        token: Token,
+        change: Change,
+    ) -> io::Result<()> {
         self.polling.poller.control(descriptor, token, change)
     }
 }

@@ -19,7 +19,7 @@ use super::polling::Polling;
 use super::source::{IoHandle, IoSource, Next, close_and_drop};
 use crate::message::Msg;
 use crate::source::Control;
-use crate::sys::{Change, RawFd, Readiness, Ready, Token};
+use crate::sys::{BorrowedFd, Change, Readiness, Ready, Token};
 
 thread_local! {
     static CURRENT: RefCell<Option<Box<LocalReactor>>> = const { RefCell::new(None) };
@@ -432,7 +432,12 @@ pub(super) fn dump(id: u64, dump: Dump) -> Result<Dump, Dump> {
 pub(super) struct LocalControl;
 
 impl Control for LocalControl {
-    fn control(&mut self, descriptor: RawFd, token: Token, change: Change) -> io::Result<()> {
+    fn control(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        token: Token,
+        change: Change,
+    ) -> io::Result<()> {
         let changed = with(|local| local.reactor.control(descriptor, token, change));
         changed.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()))
     }

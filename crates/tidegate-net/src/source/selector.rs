@@ -35,12 +35,17 @@ use super::source_task::of_source;
 use super::state::SourceState;
 use crate::errors::NetError;
 use crate::events::Slab;
-use crate::sys::{AsFd, Change, Interest, OwnedFd, RawFd, Ready, Token, number_of};
+use crate::sys::{AsFd, BorrowedFd, Change, Interest, OwnedFd, Ready, Token, borrow};
 
 /// Changes what the poller of the loop watches.
 pub(crate) trait Control {
     /// See [`Poller::control`](crate::sys::Poller::control).
-    fn control(&mut self, descriptor: RawFd, token: Token, change: Change) -> io::Result<()>;
+    fn control(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        token: Token,
+        change: Change,
+    ) -> io::Result<()>;
 }
 
 /// Stands for an update in the record of what the loop runs.
@@ -50,7 +55,7 @@ struct SelectorUpdate;
 struct NoPoller;
 
 impl Control for NoPoller {
-    fn control(&mut self, _: RawFd, _: Token, _: Change) -> io::Result<()> {
+    fn control(&mut self, _: BorrowedFd<'_>, _: Token, _: Change) -> io::Result<()> {
         Ok(())
     }
 }
@@ -71,7 +76,7 @@ struct Slot {
 impl Slot {
     /// Changes what the poller watches at the descriptor.
     fn control(&self, control: &mut dyn Control, change: Change) -> io::Result<()> {
-        control.control(number_of(&self.descriptor), self.state.token, change)
+        control.control(borrow(&self.descriptor), self.state.token, change)
     }
 
     /// Calls the source, which the record of the loop and dumps show meanwhile.
@@ -545,7 +550,7 @@ fn call<R>(label: &Task, run: impl FnOnce() -> R) -> Result<R, CaughtPanic> {
 /// Makes the poller watch a new source. One without interests is checked all the same: its
 /// descriptor has to be one that can be watched.
 fn watch_new(new: &NewSource, token: Token, control: &mut dyn Control) -> io::Result<()> {
-    let (number, interests) = (number_of(&new.descriptor), new.interests);
+    let (number, interests) = (borrow(&new.descriptor), new.interests);
     if interests.is_none() {
         control.control(number, token, Change::Add(Interest::READ))?;
         return control.control(number, token, Change::Remove);

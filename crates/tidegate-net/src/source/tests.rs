@@ -11,7 +11,7 @@ use tidegate_testkit::{Counter, DropCount, Log, until};
 use super::inbox::MAX_UPDATES;
 use super::*;
 use crate::NetError;
-use crate::sys::{Change, RawFd, Readiness, Ready, Token};
+use crate::sys::{BorrowedFd, Change, Readiness, Ready, Token};
 
 /// The loop of the selector: keeps the signals, and logs what it is told.
 struct Home {
@@ -62,7 +62,7 @@ struct Poller {
 }
 
 impl Control for Poller {
-    fn control(&mut self, _: RawFd, token: Token, change: Change) -> io::Result<()> {
+    fn control(&mut self, _: BorrowedFd<'_>, token: Token, change: Change) -> io::Result<()> {
         if let Some(why) = self.refusal.take() {
             return Err(why.into());
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::Parker;
 use tidegate_core::internal::Sleeper;
 
-use super::descriptor::RawFd;
+use super::descriptor::BorrowedFd;
 use super::poller::{Change, Poller, Ready, Token};
 use super::source::Source;
 
@@ -121,7 +121,12 @@ impl Poller for FakePoller {
         }
     }
 
-    fn control(&mut self, _descriptor: RawFd, token: Token, change: Change) -> io::Result<()> {
+    fn control(
+        &mut self,
+        _descriptor: BorrowedFd<'_>,
+        token: Token,
+        change: Change,
+    ) -> io::Result<()> {
         let mut state = self.script.lock();
         if let Some(why) = state.refusal.take() {
             return Err(why.into());

@@ -30,9 +30,9 @@ mod reading {
     }
 }
 
-#[cfg(all(target_os = "linux", not(tidegate_mio)))]
+#[cfg(target_os = "linux")]
 mod sending {
-    use std::os::fd::AsRawFd;
+    use rustix::io::Errno;
 
     use super::{File, io};
     use crate::sys::stream::StreamRef;
@@ -42,27 +42,21 @@ mod sending {
     pub(crate) fn send_file(
         stream: StreamRef<'_>,
         file: &File,
-        offset: u64,
+        mut offset: u64,
         most: usize,
     ) -> io::Result<Option<usize>> {
-        let Ok(mut offset) = libc::off_t::try_from(offset) else {
+        if i64::try_from(offset).is_err() {
             return Ok(None);
-        };
-        let (to, from) = (stream.as_raw_fd(), file.as_raw_fd());
-        // SAFETY: both descriptors are borrowed, and the kernel reads and writes the offset.
-        let sent = unsafe { libc::sendfile(to, from, &raw mut offset, most) };
-        match usize::try_from(sent).map_err(|_| io::Error::last_os_error()) {
-            Ok(count) => Ok(Some(count)),
-            Err(why) => match why.raw_os_error() {
-                // The file system does not support it.
-                Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => Ok(None),
-                _ => Err(why),
-            },
+        }
+        match rustix::fs::sendfile(stream, file, Some(&mut offset), most) {
+            // The file system does not support it.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(None),
+            sent => Ok(Some(sent?)),
         }
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
+#[cfg(not(target_os = "linux"))]
 mod sending {
     use super::{File, io};
     use crate::sys::stream::StreamRef;

@@ -1,11 +1,13 @@
 //! The poller of the `mio` crate: epoll, kqueue or the mechanism of another platform.
 
 use std::io;
+#[cfg(unix)]
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use mio::Poll;
 
-use super::descriptor::RawFd;
+use super::descriptor::BorrowedFd;
 use super::interest::Interest;
 use super::poller::{Change, Readiness, Token};
 use super::source::Source;
@@ -35,12 +37,12 @@ impl Selector {
     #[cfg(unix)]
     pub(super) fn control(
         &self,
-        descriptor: RawFd,
+        descriptor: BorrowedFd<'_>,
         token: Token,
         change: Change,
     ) -> io::Result<()> {
         let (registry, token) = (self.0.registry(), number(token));
-        let one = &mut mio::unix::SourceFd(&descriptor);
+        let one = &mut mio::unix::SourceFd(&descriptor.as_raw_fd());
         match change {
             Change::Add(interests) => registry.register(one, token, kind(interests)),
             Change::Modify(interests) | Change::Rearm(interests) => {
@@ -52,7 +54,7 @@ impl Selector {
 
     /// It watches only the sockets of `mio` there.
     #[cfg(windows)]
-    pub(super) fn control(&self, _: RawFd, _: Token, _: Change) -> io::Result<()> {
+    pub(super) fn control(&self, _: BorrowedFd<'_>, _: Token, _: Change) -> io::Result<()> {
         let what = "user-defined sources are not supported on Windows; use a channel";
         Err(io::Error::new(io::ErrorKind::Unsupported, what))
     }

@@ -1,31 +1,24 @@
 //! The boundary to the operating system: polling and sockets. The only module with unsafe code.
 #![expect(
     unsafe_code,
-    reason = "received bytes lie in memory that was not written before, a number stands for an open socket, system calls are made by their number, and a hint to the processor is an intrinsic"
+    reason = "received bytes lie in memory that was not written before, a number stands for an open socket, one number of an `ioctl` has no wrapper, and a hint to the processor is an intrinsic"
 )]
 
-#[cfg(all(target_os = "linux", not(tidegate_mio)))]
-mod address;
-#[cfg(all(target_os = "linux", not(tidegate_mio)))]
-mod call;
 mod chunk;
 mod descriptor;
-#[cfg(all(target_os = "linux", not(tidegate_mio)))]
+#[cfg(target_os = "linux")]
 mod epoll;
 #[cfg(any(test, feature = "embedded"))]
 mod fake;
 mod file;
 mod interest;
 mod lent;
-#[cfg(all(target_os = "linux", not(tidegate_mio)))]
-mod linux_sockets;
-#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
+#[cfg(not(target_os = "linux"))]
 mod mio_selector;
-#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
-mod mio_sockets;
 mod poller;
 mod prefetch;
 mod socket;
+mod sockets;
 mod source;
 mod stream;
 mod system_poller;
@@ -34,13 +27,8 @@ mod system_poller;
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("tidegate-net needs a 64-bit system: build without the feature `net`");
 
-#[cfg(all(target_os = "linux", not(tidegate_mio)))]
-use self::linux_sockets as sockets;
-#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
-use self::mio_sockets as sockets;
-
 pub(crate) use self::chunk::{Chunk, PIECE, PIECES};
-pub(crate) use self::descriptor::{AsFd, OwnedFd, RawFd, copy_of, number_of};
+pub(crate) use self::descriptor::{AsFd, BorrowedFd, OwnedFd, borrow, copy_of};
 #[cfg(any(test, feature = "embedded"))]
 pub(crate) use self::fake::FakePoller;
 #[cfg(test)]

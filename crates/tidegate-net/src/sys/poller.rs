@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_core::internal::Sleeper;
 
-use super::descriptor::RawFd;
+use super::descriptor::BorrowedFd;
 use super::interest::Interest;
 use super::source::Source;
 
@@ -212,7 +212,12 @@ pub(crate) trait Poller: Send + 'static {
     /// # Errors
     ///
     /// The error of the operating system.
-    fn control(&mut self, descriptor: RawFd, token: Token, change: Change) -> io::Result<()>;
+    fn control(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        token: Token,
+        change: Change,
+    ) -> io::Result<()>;
 
     /// Returns the events of user-defined sources since the last call, oldest first.
     fn take_selected(&mut self) -> Vec<Ready>;

@@ -6,19 +6,19 @@ pub(crate) trait Source {
     fn pollable(&mut self) -> Pollable<'_>;
 }
 
-#[cfg(all(target_os = "linux", not(tidegate_mio)))]
+#[cfg(target_os = "linux")]
 pub(crate) type Pollable<'a> = std::os::fd::BorrowedFd<'a>;
 /// A socket of `mio` has a state there on some platforms.
-#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
+#[cfg(not(target_os = "linux"))]
 pub(crate) type Pollable<'a> = &'a mut dyn mio::event::Source;
 
 macro_rules! sockets {
     ($($socket:ident),*) => {$(
         impl Source for super::sockets::$socket {
             fn pollable(&mut self) -> Pollable<'_> {
-                #[cfg(all(target_os = "linux", not(tidegate_mio)))]
+                #[cfg(target_os = "linux")]
                 return std::os::fd::AsFd::as_fd(self);
-                #[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
+                #[cfg(not(target_os = "linux"))]
                 return self;
             }
         }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tidegate_core::internal::Sleeper;
 
-use super::descriptor::RawFd;
-#[cfg(all(target_os = "linux", not(tidegate_mio)))]
+use super::descriptor::BorrowedFd;
+#[cfg(target_os = "linux")]
 use super::epoll::{Events, Selector, Waker};
-#[cfg(not(all(target_os = "linux", not(tidegate_mio))))]
+#[cfg(not(target_os = "linux"))]
 use super::mio_selector::{Events, Selector, Waker};
 use super::poller::{Change, Poller, Ready, Token};
 use super::source::Source;
@@ -92,7 +92,12 @@ impl Poller for SystemPoller {
         Ok(self.selected.len() - before)
     }
 
-    fn control(&mut self, descriptor: RawFd, token: Token, change: Change) -> io::Result<()> {
+    fn control(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        token: Token,
+        change: Change,
+    ) -> io::Result<()> {
         self.selector.control(descriptor, token, change)
     }
 

@@ -131,7 +131,19 @@ impl<'a> SocketOptions<'a> {
         self.0.set_tcp_user_timeout(Some(timeout))
     }
 
-    /// Returns how many bytes the peer has not acknowledged, which is not known here.
+    /// Returns how many bytes the peer has not acknowledged. Only for TCP, and only on Linux.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn unacknowledged(&self) -> Option<u64> {
+        // `TIOCOUTQ`: the call has the same number for sockets as for terminals.
+        const UNSENT: rustix::ioctl::Opcode = 0x5411;
+        // SAFETY: for this number the kernel writes an `int`.
+        let unsent = unsafe { rustix::ioctl::Getter::<UNSENT, std::ffi::c_int>::new() };
+        // SAFETY: the call has no effect but the one above.
+        let count = unsafe { rustix::ioctl::ioctl(&*self.0, unsent) };
+        u64::try_from(count.ok()?).ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
     pub(crate) fn unacknowledged(&self) -> Option<u64> {
         None
     }
