@@ -4,7 +4,6 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::features;
-use crate::root;
 use crate::step::{self, Outcome};
 
 /// A system, and programs of which one compiles C for it. The feature `tls` needs one; a system
