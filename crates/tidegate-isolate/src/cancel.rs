@@ -188,7 +188,7 @@ impl CallHandle {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         let state = &self.shared.state;
-        lock(&state)
+        lock(state)
     }
 }
 

@@ -47,13 +47,16 @@ pub(crate) struct Lookups {
 }
 
 #[derive(Default)]
+/// The promise of a caller, and its port.
+type Waiter = (Promise<Vec<SocketAddr>>, u16);
+
 struct Names {
     /// The names that wait for a thread: prompt ones, and those whose last lookup was slow.
     queues: [VecDeque<Arc<str>>; 2],
     /// How many of each kind run.
     running: [usize; 2],
     /// The callers that wait for the names that wait or run, with their ports.
-    waiters: HashMap<Arc<str>, Vec<(Promise<Vec<SocketAddr>>, u16)>>,
+    waiters: HashMap<Arc<str>, Vec<Waiter>>,
     waiting: usize,
     /// The names whose last lookup was slow.
     slow: HashSet<Arc<str>>,

@@ -206,7 +206,7 @@ where
     T: Send + 'static,
     E: Send + 'static,
 {
-    *lock(&slot) = Some(promise);
+    *lock(slot) = Some(promise);
 }
 
 /// Takes the promise of a copy, if it was not taken before.
@@ -215,7 +215,7 @@ where
     T: Send + 'static,
     E: Send + 'static,
 {
-    lock(&slot).take()
+    lock(slot).take()
 }
 
 /// Creates a promise at `home`.

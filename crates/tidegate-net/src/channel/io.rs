@@ -114,7 +114,7 @@ impl ChannelIo {
     /// Returns the record for a test, if there is one.
     pub(crate) fn recorded(&self) -> Option<MutexGuard<'_, Record>> {
         let record = self.rare.as_ref()?.record.as_ref()?;
-        Some(lock(&record))
+        Some(lock(record))
     }
 
     #[cold]
