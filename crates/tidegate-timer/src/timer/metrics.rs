@@ -1,11 +1,7 @@
-//! [`TimerMetrics`], and its description for an exporter.
+//! [`TimerMetrics`], the counters of a timer.
 
 use std::fmt;
 use std::time::Duration;
-
-use tidegate_core::{Collect, Metric, MetricVisitor};
-
-use super::wheel_timer::WheelTimer;
 
 /// The counters of a [`WheelTimer`](crate::WheelTimer).
 ///
@@ -51,54 +47,6 @@ impl fmt::Display for TimerMetrics {
             self.panicked, self.fell_back, self.longest_task,
         )?;
         write!(f, "thread    {} wake-ups", self.wakeups)
-    }
-}
-
-/// The metrics of the timer. The label `timer` is its name.
-impl Collect for WheelTimer {
-    fn collect(&self, visitor: &mut dyn MetricVisitor) {
-        let metrics = self.metrics();
-        let labels = [("timer", self.name())];
-        for (name, help, value) in [
-            (
-                "tidegate_timer_fired",
-                "Timeouts that expired.",
-                metrics.fired,
-            ),
-            (
-                "tidegate_timer_cancelled",
-                "Timeouts that were cancelled before they expired.",
-                metrics.cancelled,
-            ),
-            (
-                "tidegate_timer_refused",
-                "Timeouts refused because too many were pending.",
-                metrics.refused,
-            ),
-            (
-                "tidegate_timer_panics",
-                "Tasks and hooks that panicked.",
-                metrics.panicked,
-            ),
-            (
-                "tidegate_timer_tasks_moved",
-                "Tasks that ran on the timer's thread because their executor refused them.",
-                metrics.fell_back,
-            ),
-            (
-                "tidegate_timer_wakeups",
-                "Times that the timer's thread woke up.",
-                metrics.wakeups,
-            ),
-        ] {
-            visitor.counter(Metric::new(name, help), &labels, value as f64);
-        }
-        let help = "Timeouts that have neither expired nor been cancelled.";
-        let pending = Metric::new("tidegate_timer_pending", help);
-        visitor.gauge(pending, &labels, metrics.pending as f64);
-        let help = "Longest run of a task on the timer's thread.";
-        let longest = Metric::new("tidegate_timer_task_max", help).seconds();
-        visitor.gauge(longest, &labels, metrics.longest_task.as_secs_f64());
     }
 }
 

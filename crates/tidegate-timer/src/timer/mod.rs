@@ -4,12 +4,12 @@
 //! other threads. The section "Four engines" of the crate documentation explains why it exists
 //! beside the other engines.
 //!
-//! * `errors`: [`TimerError`]. `task`: [`TimerTask`], the task of a timeout.
+//! * `errors`: [`TimerError`]. `task`: [`TimerTask`], the task of a timeout. `metrics`: the counters.
 //! * `shared`: the wheel and the counters under their lock; adding, cancelling and resetting.
 //! * `worker`: the thread, which starts with the first timeout and fires what is due.
 //! * `shutdown`: [`Shutdown`], the end of a timer as a future.
 //! * `handle`: [`TimerHandle`], the user's handle of a timeout.
-//! * `wheel_timer`: [`WheelTimer`] and its builder. `metrics`: its counters.
+//! * `wheel_timer`: [`WheelTimer`], its builder, and its metrics for an exporter.
 
 mod errors;
 mod handle;

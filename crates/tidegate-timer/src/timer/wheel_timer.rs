@@ -1,4 +1,4 @@
-//! [`WheelTimer`] and its builder.
+//! [`WheelTimer`], its builder, and the description of its counters for an exporter.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tidegate_core::internal::prim::Mutex;
 use tidegate_core::{
-    Clock, Dump, Executor, OnUnhandled, Parker, Rejected, Task, ThreadBuilder, Unhandled,
+    Clock, Collect, Dump, Executor, Metric, MetricVisitor, OnUnhandled, Parker, Rejected, Task,
+    ThreadBuilder, Unhandled,
 };
 
 use super::errors::TimerError;
@@ -203,6 +204,54 @@ impl WheelTimer {
 impl Default for WheelTimer {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// The metrics of the timer. The label `timer` is its name.
+impl Collect for WheelTimer {
+    fn collect(&self, visitor: &mut dyn MetricVisitor) {
+        let metrics = self.metrics();
+        let labels = [("timer", self.name())];
+        for (name, help, value) in [
+            (
+                "tidegate_timer_fired",
+                "Timeouts that expired.",
+                metrics.fired,
+            ),
+            (
+                "tidegate_timer_cancelled",
+                "Timeouts that were cancelled before they expired.",
+                metrics.cancelled,
+            ),
+            (
+                "tidegate_timer_refused",
+                "Timeouts refused because too many were pending.",
+                metrics.refused,
+            ),
+            (
+                "tidegate_timer_panics",
+                "Tasks and hooks that panicked.",
+                metrics.panicked,
+            ),
+            (
+                "tidegate_timer_tasks_moved",
+                "Tasks that ran on the timer's thread because their executor refused them.",
+                metrics.fell_back,
+            ),
+            (
+                "tidegate_timer_wakeups",
+                "Times that the timer's thread woke up.",
+                metrics.wakeups,
+            ),
+        ] {
+            visitor.counter(Metric::new(name, help), &labels, value as f64);
+        }
+        let help = "Timeouts that have neither expired nor been cancelled.";
+        let pending = Metric::new("tidegate_timer_pending", help);
+        visitor.gauge(pending, &labels, metrics.pending as f64);
+        let help = "Longest run of a task on the timer's thread.";
+        let longest = Metric::new("tidegate_timer_task_max", help).seconds();
+        visitor.gauge(longest, &labels, metrics.longest_task.as_secs_f64());
     }
 }
 
