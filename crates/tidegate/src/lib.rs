@@ -107,7 +107,7 @@
 //! * `tls`: encryption, module `tls`. Turns `net` on. It builds rustls and needs a C compiler.
 //! * `isolate`: isolation of dependencies, module `isolate`.
 //! * `wrappers`: retries, hedges, rate limits and batches, as `isolate::Retry`. Turns `isolate` on.
-//! * `tracing`: events and spans for a subscriber of the crate `tracing`: [see what it does].
+//! * `tracing`: events and spans for a subscriber of the crate `tracing`: [details][g-metrics].
 //! * `backtrace`: the stack of a stuck thread in the reports of a `Watchdog`, on Linux.
 //! * `tower`: commands as layers of tower, module `tower`. Turns `wrappers` on.
 //! * `metrics`: export of metrics to Prometheus, module `metrics`. Turns `isolate` on.
@@ -129,7 +129,6 @@
 //! [pools]: ../../../docs/guide/pools.md
 //! [channels]: ../../../docs/guide/channels.md
 //! [isolation]: ../../../docs/guide/isolation.md
-//! [see what it does]: ../../../docs/guide/metrics.md
 //! [tower stacks]: ../../../docs/guide/tower.md
 //! [g-metrics]: ../../../docs/guide/metrics.md
 //! [HTTP]: ../../../docs/guide/http.md
@@ -315,8 +314,7 @@ pub mod strategy {
 /// # tidegate::Result::Ok(())
 /// ```
 ///
-/// A [`FileRange`](net::FileRange) is a message: a part of a file, which is sent without being read
-/// into memory first.
+/// A [`FileRange`](net::FileRange) is a message: a part of a file that is not read into memory.
 #[cfg(feature = "net")]
 pub mod net {
     #[cfg(feature = "embedded")]
@@ -426,8 +424,7 @@ pub mod isolate {
 
 /// Commands as layers of tower: isolation for axum, tonic, hyper and reqwest.
 ///
-/// [`CommandExt`](tower::CommandExt) gives commands their layers. The other names are for the fields
-/// of a struct.
+/// [`CommandExt`](tower::CommandExt) gives commands their layers; other names are for struct fields.
 ///
 /// ```
 /// use tidegate::isolate::{Command, Isolation};
