@@ -46,10 +46,10 @@ pub(crate) struct Lookups {
     ask: Box<Ask>,
 }
 
-#[derive(Default)]
 /// The promise of a caller, and its port.
 type Waiter = (Promise<Vec<SocketAddr>>, u16);
 
+#[derive(Default)]
 struct Names {
     /// The names that wait for a thread: prompt ones, and those whose last lookup was slow.
     queues: [VecDeque<Arc<str>>; 2],
