@@ -209,6 +209,13 @@ impl Config {
     pub fn upstream(&self, name: &str) -> Option<&Named<Upstream>> {
         self.upstreams.iter().find(|upstream| upstream.name == name)
     }
+
+    /// Returns why a setting has no effect on its route, whatever its value is.
+    pub(crate) fn why_without_effect(&self, path: &str) -> Option<&'static str> {
+        let name = set::route_of(path)?;
+        let route = self.routes.iter().find(|route| route.name == name)?;
+        set::why_without_effect(&route.value, path)
+    }
 }
 
 /// Prints the origins only: they show no secret.

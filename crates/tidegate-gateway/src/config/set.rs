@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use super::load::Config;
 use super::mistake::{Mistake, Mistakes};
 use super::setting::Setting as _;
 use super::source::{Sources, Span};
@@ -69,11 +68,9 @@ pub(crate) fn route_of(path: &str) -> Option<&str> {
     Some(Place::find(path)?.route)
 }
 
-/// Returns why a setting has no effect on the route, whatever its value is.
-pub(crate) fn why_without_effect(config: &Config, path: &str) -> Option<&'static str> {
+/// Returns why a setting has no effect on its route, whatever its value is.
+pub(super) fn why_without_effect(route: &Route, path: &str) -> Option<&'static str> {
     let place = Place::find(path)?;
-    let mut routes = config.routes.iter();
-    let route = &routes.find(|route| route.name == place.route)?.value;
     let fallback = route.fallback.as_ref();
     match (place.section, place.key) {
         _ if route.upstream.is_none() => Some("the route has no upstream"),

@@ -8,7 +8,7 @@ use tidegate_core::internal::{lock, try_lock};
 
 use super::operator::Operator;
 use crate::admin::{SetError, SettingReport};
-use crate::config::set::{SetValues, can_be_set, route_of, why_without_effect};
+use crate::config::set::{SetValues, can_be_set, route_of};
 use crate::config::{Config, Source, Tree};
 
 /// The files that were read last, and what operators have set in place of their settings.
@@ -51,7 +51,7 @@ impl Settings {
     /// Returns a note about each setting that was set and has no effect.
     pub(super) fn without_effect(&self, config: &Config) -> Vec<String> {
         let notes = self.set.iter().filter_map(|(path, value)| {
-            let why = why_without_effect(config, path)?;
+            let why = config.why_without_effect(path)?;
             Some(format!("{path} = {value} has no effect: {why}"))
         });
         notes.collect()
@@ -72,7 +72,7 @@ impl Settings {
                 Source::Default => "default".to_owned(),
             },
             without_effect: match self.set.contains_key(&one.path) {
-                true => why_without_effect(config, &one.path),
+                true => config.why_without_effect(&one.path),
                 false => None,
             },
         });
@@ -106,7 +106,7 @@ impl Operator {
         let Some(config) = loaded.config.take() else {
             return Err(SetError::Refused(loaded.mistakes.render(&loaded.sources)));
         };
-        if let Some(why) = why_without_effect(&config, path).filter(|_| value.is_some()) {
+        if let Some(why) = config.why_without_effect(path).filter(|_| value.is_some()) {
             return Err(refuse(why));
         }
         let adjusted = self.gateway.adjust(config);
