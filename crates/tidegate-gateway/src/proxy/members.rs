@@ -4,15 +4,14 @@
 //! requests, unless it is being looked up and no other server takes them. When its addresses or its settings change, the
 //! upstream gets new members; servers that stay keep their requests in flight and their state, and their
 //! connections if these are made in the same way. Requests that have begun hold the members with which
-//! they began.
+//! they began. `H` is the handler of their responses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tidegate::http::client::Upstream;
+use tidegate::http::client::{ExchangeHandler, Upstream};
 
 use super::addresses::{Addresses, FirstLookup, name_of};
-use super::answer::Answer;
 use super::roster::{Identity, Roster};
 use super::target::{Place, calls, target};
 use crate::admin::ServerReport;
@@ -23,20 +22,19 @@ use crate::parts::Parts;
 use crate::tls::Trust;
 
 /// The servers of an upstream, and their states in the same order.
-pub(super) struct Members {
-    list: Vec<Member>,
+pub(super) struct Members<H: ExchangeHandler> {
+    list: Vec<Member<H>>,
     pub(super) states: Vec<ServerState>,
 }
 
 /// A server.
-#[derive(Clone)]
-struct Member {
+struct Member<H: ExchangeHandler> {
     identity: Identity,
     weight: u32,
     addresses: Addresses,
     /// The address as operators see it.
     label: Arc<str>,
-    target: Upstream<Answer>,
+    target: Upstream<H>,
     /// Dropping the last one ends the checks.
     checker: Option<Arc<Checker>>,
 }
@@ -54,14 +52,14 @@ pub(super) struct Recipe<'a> {
 }
 
 /// The members before, and what of them stays besides the states of their servers.
-pub(super) struct Before<'a> {
-    pub(super) members: &'a Members,
+pub(super) struct Before<'a, H: ExchangeHandler> {
+    pub(super) members: &'a Members<H>,
     /// The connections are made in the same way.
     pub(super) same_connections: bool,
     pub(super) same_checks: bool,
 }
 
-impl Members {
+impl<H: ExchangeHandler> Members<H> {
     /// Makes the members for the addresses that each setting stands for. `None` means that a setting
     /// says where to connect, or that its name is not found yet. A server that was there before stays, and a drained one stays drained.
     ///
@@ -71,7 +69,7 @@ impl Members {
     pub(super) fn new(
         recipe: &Recipe<'_>,
         known: &[Option<Vec<SocketAddr>>],
-        before: Option<&Before<'_>>,
+        before: Option<&Before<'_, H>>,
     ) -> Result<Self, String> {
         let mut places = Vec::new();
         for (index, known) in known.iter().enumerate() {
@@ -133,7 +131,7 @@ impl Members {
         }
     }
 
-    fn find(&self, identity: &Identity) -> Option<&Member> {
+    fn find(&self, identity: &Identity) -> Option<&Member<H>> {
         self.list.iter().find(|own| own.identity == *identity)
     }
 
@@ -146,7 +144,7 @@ impl Members {
     }
 
     /// Returns the connections to a server.
-    pub(super) fn target(&self, server: usize) -> &Upstream<Answer> {
+    pub(super) fn target(&self, server: usize) -> &Upstream<H> {
         &self.list[server].target
     }
 
@@ -219,13 +217,13 @@ impl Recipe<'_> {
     }
 
     /// Makes a member, or takes over that of before. Its server is the same as before in any case.
-    fn member(
+    fn member<H: ExchangeHandler>(
         &self,
         index: usize,
         (identity, addresses): (Identity, Addresses),
         place: (usize, usize),
-        before: Option<&Before<'_>>,
-    ) -> Result<(Member, ServerState), String> {
+        before: Option<&Before<'_, H>>,
+    ) -> Result<(Member<H>, ServerState), String> {
         let weight = self.config.servers[index].weight;
         let at = &identity.at;
         let label: Arc<str> = match addresses.best() {
@@ -245,23 +243,25 @@ impl Recipe<'_> {
             let is_same = old.addresses.known() == addresses.known();
             before.same_connections && is_same && !addresses.are_awaited()
         });
-        let mut member = match kept {
-            Some((_, old)) => Member {
-                weight,
-                label,
-                ..old.clone()
-            },
+        let (addresses, target, checker) = match kept {
+            Some((_, old)) => (
+                old.addresses.clone(),
+                old.target.clone(),
+                old.checker.clone(),
+            ),
             None => {
                 let (at, group) = ((&identity.at, &addresses), &self.parts.group);
-                Member {
-                    target: target(at, self.config, self.trust, group)?,
-                    identity,
-                    weight,
-                    addresses,
-                    label,
-                    checker: None,
-                }
+                let target = target(at, self.config, self.trust, group)?;
+                (addresses, target, None)
             }
+        };
+        let mut member = Member {
+            identity,
+            weight,
+            addresses,
+            label,
+            target,
+            checker,
         };
         // A check has the label in its reports.
         if kept.is_none_or(|(before, old)| !before.same_checks || old.label != member.label) {
@@ -275,9 +275,9 @@ impl Recipe<'_> {
     }
 
     /// Makes the health checks of a server, if it has any and can be reached.
-    fn check(
+    fn check<H: ExchangeHandler>(
         &self,
-        member: &Member,
+        member: &Member<H>,
         state: &ServerState,
         place: (usize, usize),
     ) -> Option<Arc<Checker>> {

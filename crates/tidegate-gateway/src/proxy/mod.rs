@@ -35,7 +35,7 @@
 //! | `service` | the service of a connection: finds the route, responds or passes on | all |
 //!
 //! `flight`, `attempt`, `fallback`, `body`, `answer`, `tunnel` and `ended` are one state machine in seven files;
-//! `live` names the type of its handler.
+//! `upstream` names the type of its handler.
 //!
 //! Everything of a request runs on the loop of the client's connection. A connection to a server is
 //! taken from the pool of the same loop.

@@ -34,7 +34,7 @@ pub(super) struct UpstreamState {
     pub(super) number: u64,
     pub(super) known: Mutex<Known>,
     /// The members, as loops see them.
-    pub(super) members: Copies<Members>,
+    pub(super) members: Copies<Members<Answer>>,
     /// One for each loop, and one more for all other threads.
     pickers: Vec<HomeCell<RefCell<Picker>>>,
     other: Mutex<Picker>,
@@ -44,12 +44,12 @@ pub(super) struct UpstreamState {
 pub(super) struct Known {
     /// The addresses of each setting, sorted. `None` if it is not a name, or not found yet.
     pub(super) addresses: Vec<Option<Vec<SocketAddr>>>,
-    pub(super) members: Arc<Members>,
+    pub(super) members: Arc<Members<Answer>>,
 }
 
 /// A server that takes a request.
 pub(super) struct Chosen {
-    members: Arc<Members>,
+    members: Arc<Members<Answer>>,
     server: usize,
 }
 
@@ -159,7 +159,7 @@ impl UpstreamState {
     }
 
     /// Applies the settings to the servers. Called when the settings are in force. Returns the members.
-    pub(super) fn apply(&self) -> Arc<Members> {
+    pub(super) fn apply(&self) -> Arc<Members<Answer>> {
         let members = self.newest();
         members.set_max_in_flight(self.config.max_in_flight.map(|most| most.0));
         members.end_checks(&self.roster);
@@ -226,7 +226,7 @@ impl UpstreamState {
     }
 
     /// Returns the members that were made last.
-    fn newest(&self) -> Arc<Members> {
+    fn newest(&self) -> Arc<Members<Answer>> {
         Arc::clone(&lock(&self.known).members)
     }
 
