@@ -11,8 +11,9 @@
 //! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `changes`, `retired`, `held` |
 //! | `metrics` | the metrics of listeners and servers | `gateway` |
 //! | `admin_address` | which listeners the one for operators blocks | `error` |
+//! | `parts` | [`OperationParts`]: what a gateway in operation runs on | |
 //! | `settings` | the settings that operators change | `operator` |
-//! | `operator` | what operators see and change | `gateway`, `certificates`, `admin_address` |
+//! | `operator` | what operators see and change | `gateway`, `certificates`, `admin_address`, `parts` |
 //! | `admin_start` | the start of the listener for operators | `operator` |
 //! | `stalls` | how often loops did not respond | |
 //! | `expiry` | reports certificates that expire | `operator` |
@@ -32,6 +33,7 @@ mod listener;
 mod metrics;
 mod operation;
 mod operator;
+mod parts;
 mod reloads;
 mod retired;
 mod run;
@@ -43,6 +45,7 @@ mod start_tests;
 pub(crate) use certificates::add_start_mistakes;
 pub use error::StartError;
 pub use gateway::{Gateway, Summary};
-pub use operation::{Operation, OperationParts};
+pub use operation::Operation;
 pub(crate) use operator::Knobs;
+pub use parts::OperationParts;
 pub(crate) use run::run;

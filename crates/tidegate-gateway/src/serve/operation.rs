@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use tidegate::isolate::{Isolation, Properties};
 use tidegate::loops::Quiet;
 use tidegate::net::NetGroup;
 use tidegate::pool::WorkerPool;
@@ -15,42 +14,19 @@ use super::certificates::{add_start_mistakes, messages, start_mistakes};
 use super::expiry::{self, Expiries};
 use super::gateway::{Gateway, Summary, Unopened};
 use super::operator::{Knobs, Operator, watch_of};
+use super::parts::OperationParts;
 use super::settings::Settings;
 use super::stalls::Stalls;
 use crate::access::AccessLog;
 use crate::admin::{AdminListener, Controls as _};
 use crate::config::ConfigFile;
-use crate::notify::Notifier;
 use crate::parts::Parts;
-use crate::reports::Reports;
-use crate::resolver::Resolver;
 
 /// How long the responses to operators, the loops, and the last lines of the access log may take at the
 /// end.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 /// The shortest time between two looks at the files.
 const SHORTEST_LOOK: Duration = Duration::from_millis(200);
-
-/// What a gateway runs on.
-#[derive(Clone, Debug)]
-pub struct OperationParts {
-    /// The loops of requests.
-    pub group: NetGroup,
-    /// The loop of the listener for operators. It is not one of those of requests, so that an
-    /// operator gets an answer while these are busy.
-    pub own: NetGroup,
-    /// The isolation of the routes. It reads `properties`.
-    pub isolation: Isolation,
-    /// The properties with the orders of operators for breakers.
-    pub properties: Properties,
-    /// Where everything is reported. Without an access log, the one of the configuration is
-    /// started.
-    pub reports: Reports,
-    /// Finds the addresses of names.
-    pub resolver: Resolver,
-    /// The service manager.
-    pub notifier: Arc<Notifier>,
-}
 
 /// A gateway in operation.
 ///

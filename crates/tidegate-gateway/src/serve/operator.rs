@@ -14,7 +14,7 @@ use super::admin_address::{AdminAddress, explained};
 use super::certificates::{add_start_mistakes, messages, place_of, start_mistakes};
 use super::expiry::Expiries;
 use super::gateway::Gateway;
-use super::operation::OperationParts;
+use super::parts::OperationParts;
 use super::settings::{Settings, remove_orders};
 use super::stalls::Stalls;
 use crate::admin::{

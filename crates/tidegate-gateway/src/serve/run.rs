@@ -26,7 +26,8 @@ use tidegate_core::internal::contain;
 use tidegate_loop::signal::Received;
 
 use super::gateway::Summary;
-use super::operation::{Operation, OperationParts};
+use super::operation::Operation;
+use super::parts::OperationParts;
 use super::reloads::Reloads;
 use crate::config::ConfigFile;
 use crate::lines::{Lines, LinesEnd};

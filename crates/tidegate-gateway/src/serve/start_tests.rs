@@ -10,7 +10,8 @@ use tidegate::isolate::{Isolation, Properties};
 use tidegate::promise::Completion;
 use tidegate::{Clock, ManualClock};
 
-use super::operation::{Operation, OperationParts};
+use super::operation::Operation;
+use super::parts::OperationParts;
 use crate::config::{ConfigFile, Disk};
 use crate::notify::Notifier;
 use crate::{Reports, Resolver};
