@@ -1,4 +1,5 @@
-//! Notes of other threads to the selector of a loop, and the list of its sources.
+//! Notes of other threads to the selector of a loop, the list of its sources, and the task of a
+//! source on its way to the thread that runs it.
 //!
 //! Notes are queued under a lock that is held for a push or a swap, never while user code runs. One
 //! signal to the loop announces them, which the loop never refuses. So a loop that waits is woken
@@ -15,8 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidegate_core::executor::ExecutorId;
-use tidegate_core::internal::{Deliver, Delivery, SignalBlock, discard};
-use tidegate_core::{CaughtPanic, Dump, Executor, RejectReason, Task, Unhandled};
+use tidegate_core::internal::{Deliver, Delivery, PlainTask, SignalBlock, discard};
+use tidegate_core::{Blocking, CaughtPanic, Dump, Executor, RejectReason, Task, Unhandled};
+use tidegate_pool::internal::run_task_of;
 use tidegate_promise::{Completion, Promise, promise, promise_on};
 
 use super::event_source::NewSource;
@@ -350,5 +352,50 @@ impl Deliver for Inbox {
 impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inbox").finish_non_exhaustive()
+    }
+}
+
+/// Returns a task that runs `task` and tells the loop of its end.
+pub(super) fn of_source(task: Task, source: &Arc<SourceState>, inbox: &SharedInbox) -> Task {
+    source.begin_task();
+    inbox.begin_task(source);
+    let (kind, name, long) = (task.blocking(), task.name(), task.is_long());
+    let guard = SourceTask {
+        task: Some(task),
+        source: Arc::clone(source),
+        inbox: Arc::clone(inbox),
+    };
+    let run = move || guard.run();
+    match kind {
+        Blocking::May if long => PlainTask::long(run),
+        Blocking::May => PlainTask::named(name, run),
+        Blocking::Adapts | Blocking::Never => PlainTask::of(kind, run),
+    }
+}
+
+/// The task that a source returned. If it is dropped without having run, because no thread took it,
+/// the loop gets it back.
+struct SourceTask {
+    /// `None` once it runs.
+    task: Option<Task>,
+    source: Arc<SourceState>,
+    inbox: SharedInbox,
+}
+
+impl SourceTask {
+    fn run(mut self) {
+        // The guard is dropped after the task, also if the task panics.
+        if let Some(task) = self.task.take() {
+            match self.inbox.home_id() {
+                Some(home) => run_task_of(home, || task.run()),
+                None => task.run(),
+            }
+        }
+    }
+}
+
+impl Drop for SourceTask {
+    fn drop(&mut self) {
+        Inbox::end_task(&self.inbox, &self.source, self.task.take());
     }
 }

@@ -43,7 +43,7 @@
 //   home, state            the loop as the home of completions; the state of one source that its
 //                          handles and the loop share
 //   event_source, handle   the trait; the handles of a source and of a reactor
-//   inbox, source_task     the notes of other threads to the loop; the task of a source
+//   inbox                  the notes of other threads to the loop; the task of a source
 //   selector               what the loop's thread owns, and the steps above
 //
 // Depends on `events` and `sys`. The drivers of the `reactor` own a selector each, and give it a
@@ -54,7 +54,6 @@ mod handle;
 mod home;
 mod inbox;
 mod selector;
-mod source_task;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -30,8 +30,7 @@ use tidegate_promise::Failure;
 
 use super::event_source::{AnySource, EventSource, NewSource, refused};
 use super::handle::{SourceHandle, SourceInfo};
-use super::inbox::{Inbox, Note, SharedInbox};
-use super::source_task::of_source;
+use super::inbox::{Inbox, Note, SharedInbox, of_source};
 use super::state::SourceState;
 use crate::errors::NetError;
 use crate::events::Slab;
