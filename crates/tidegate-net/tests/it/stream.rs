@@ -7,6 +7,7 @@ use std::net::Shutdown;
 use std::pin::Pin;
 
 use futures_io::{AsyncRead, AsyncWrite};
+use tidegate_core::thread::ThreadBuilder;
 use tidegate_net::{
     ByteStream, ChannelOptions, EmbeddedChannel, PipelineBuilder, StreamHandler, WaterMarks,
 };
@@ -53,7 +54,9 @@ fn a_stream_that_has_moved_to_another_thread_goes_on() {
     let group = group(1);
     let server = serve(&group, |p| {
         let begin = |stream: ByteStream| async move {
-            std::thread::spawn(move || tidegate_loop::block_on(echo(stream)).unwrap());
+            let threads = ThreadBuilder::new("other");
+            let run = move || tidegate_loop::block_on(echo(stream)).unwrap();
+            threads.spawn(run).unwrap();
         };
         p.add("take", StreamHandler::new(begin))
     });

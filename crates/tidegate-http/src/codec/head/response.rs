@@ -150,7 +150,7 @@ impl<'a> ResponseHead<'a> {
     }
 
     /// Copies the head, so that it can be kept.
-    pub(crate) fn to_owned(&self) -> OwnedResponseHead {
+    pub(crate) fn to_owned(self) -> OwnedResponseHead {
         OwnedResponseHead::new(self.fields.bytes, self.fields.spans, self.info)
     }
 }
