@@ -111,7 +111,7 @@ fn compare(name: &str, got: &Got, alone: &Got) -> (f64, f64, String) {
 /// Returns what the healthy routes got.
 fn got(outcome: &Outcome) -> Got {
     let p99 = |wanted: &dyn Fn(usize) -> bool| {
-        let mut all = Counts::new();
+        let mut all = Counts::default();
         let seconds = outcome.seconds.iter().enumerate();
         for (_, streams) in seconds.filter(|(at, _)| wanted(*at)) {
             streams[..HEALTHY.len()].iter().for_each(|one| all.add(one));
@@ -134,7 +134,7 @@ fn report(name: &str, streams: &[Stream], outcome: &Outcome) {
     println!("isolation, {name}");
     println!("  route         ok  refused   failed   p50 ms   p99 ms");
     for (at, stream) in streams.iter().enumerate() {
-        let mut all = Counts::new();
+        let mut all = Counts::default();
         outcome.seconds.iter().for_each(|one| all.add(&one[at]));
         let millis = |percent| all.response.value_at_percentile(percent) as f64 / 1e6;
         println!(

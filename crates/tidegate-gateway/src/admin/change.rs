@@ -36,7 +36,7 @@ impl Changes {
             Place::Setting(_) | Place::Breaker(..) => Some(&self.one),
             _ => None,
         };
-        let one = one.map(|one| lock(&one));
+        let one = one.map(|one| lock(one));
         let made = match place {
             Place::Setting(path) => self.setting(path, value),
             Place::Breaker(key, order) => self.breaker(key, *order),

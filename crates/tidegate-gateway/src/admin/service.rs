@@ -199,7 +199,7 @@ fn later(
 ) {
     // The response of a task that is refused is needed for the refusal.
     let slot = Arc::new(Mutex::new(Some(response)));
-    let take = |slot: &Mutex<Option<DeferredResponse>>| lock(&slot).take();
+    let take = |slot: &Mutex<Option<DeferredResponse>>| lock(slot).take();
     let own = Arc::clone(&slot);
     let work = move || {
         if let Some(response) = take(&own) {

@@ -28,7 +28,7 @@ impl View {
             keys: Keys::default(),
             has_keys,
             painter: Painter::default(),
-            rows: vec![(Counts::new(), Guard::default()); NAMES.len()],
+            rows: vec![(Counts::default(), Guard::default()); NAMES.len()],
             seconds: 1.0,
             open: vec![OpenSince::default(); NAMES.len()],
         }

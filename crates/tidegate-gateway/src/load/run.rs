@@ -212,7 +212,7 @@ impl Load {
 
     /// Takes a sample.
     fn sample(&mut self, shape: Shape) -> Sample {
-        let mut recent = Counts::new();
+        let mut recent = Counts::default();
         for lane in &self.lanes {
             lane.take_recent().iter().for_each(|one| recent.add(one));
         }

@@ -91,9 +91,8 @@ pub struct Counts {
     pub response: Histogram,
 }
 
-impl Counts {
-    /// Counts nothing.
-    pub fn new() -> Self {
+impl Default for Counts {
+    fn default() -> Self {
         Self {
             requests: 0,
             good: 0,
@@ -102,7 +101,9 @@ impl Counts {
             response: histogram(),
         }
     }
+}
 
+impl Counts {
     /// Returns how many requests failed.
     pub fn failed(&self) -> u64 {
         self.requests - self.good - self.slow - self.refused
@@ -173,8 +174,8 @@ impl Tally {
         Self {
             statuses: vec![0; 1000].into(),
             others: BTreeMap::new(),
-            recent: Counts::new(),
-            total: Counts::new(),
+            recent: Counts::default(),
+            total: Counts::default(),
             after: (0, 0),
             bytes: 0,
             service: histogram(),
@@ -212,7 +213,7 @@ impl Tally {
 
     /// Takes what has ended since the last call.
     pub(crate) fn take_recent(&mut self) -> Counts {
-        std::mem::replace(&mut self.recent, Counts::new())
+        std::mem::replace(&mut self.recent, Counts::default())
     }
 
     /// Adds the counts of another tally.

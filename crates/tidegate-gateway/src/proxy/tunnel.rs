@@ -99,7 +99,7 @@ impl Inbound for Relay {
             }
             ctx.set_auto_read(true);
         } else if let Some(Hold(held)) = event.downcast_ref::<Hold>() {
-            let held = lock(&held).take();
+            let held = lock(held).take();
             if let Some((held, passage)) = held {
                 (self.held, self.passage) = (Some(held), passage);
             }

@@ -208,7 +208,7 @@ impl Prepared {
 
     /// Says why it cannot be opened.
     fn error(&self, why: &str) -> StartError {
-        StartError::listen(&self.name, &self.config.at.to_string(), why)
+        StartError::listen(&self.name, self.config.at.to_string(), why)
     }
 }
 
