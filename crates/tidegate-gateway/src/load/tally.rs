@@ -213,7 +213,7 @@ impl Tally {
 
     /// Takes what has ended since the last call.
     pub(crate) fn take_recent(&mut self) -> Counts {
-        std::mem::replace(&mut self.recent, Counts::default())
+        std::mem::take(&mut self.recent)
     }
 
     /// Adds the counts of another tally.
