@@ -109,9 +109,7 @@ impl Producer for Mill {
             }
             std::hint::spin_loop();
         };
-        for word in &mut words {
-            *word = self.left;
-        }
+        words.fill(self.left);
         let ring = Arc::clone(&self.ring);
         let kind = ring.recipe.kind;
         Some(Task::of(kind, move || ring.consume(words)))
