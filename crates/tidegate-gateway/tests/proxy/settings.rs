@@ -117,7 +117,7 @@ impl One {
         tidegate_testkit::until("no request is in flight", || self.active() == 0);
     }
 
-    /// Lets so many requests fail, and others succeed, and the bucket of the breaker close.
+    /// Makes so many requests fail and others succeed, and closes the bucket of the breaker.
     fn judge(&self, failures: usize, successes: usize) {
         for round in 0..failures + successes {
             let (mut client, mut server) = self.hold(GET);
