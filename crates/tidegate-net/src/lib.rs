@@ -64,18 +64,7 @@
     )
 )]
 
-// The layers, lowest layer first. Each layer uses only layers that are listed before it.
-//
-//   sys        the operating system: pollers, sockets, buffers; all unsafe code
-//   events     readiness events and the sources that they belong to
-//   source     user-defined sources and the updates of their selector
-//   reactor    delivers readiness events to sources, on pinned and on roaming event loops
-//   channel    a connection: its handle, its state, its socket
-//   local      a network within this process, for tests
-//   pipeline   the handlers of a channel
-//   group      event loops, and how channels are placed on them
-//   server, client, handlers, stream, tls, embedded
-//
+// A folder uses only those that the table lists before it.
 // Any layer may use `errors`, `message`, `metrics` and `awaited`. `server` and `client` use
 // `resolve`, which uses `lookups`; `client` also uses `name_cache`.
 
