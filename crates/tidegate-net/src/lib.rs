@@ -115,7 +115,7 @@ pub use self::message::{AnyMessage, Message, Nothing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
     Handler, HandlerContext, Inbound, InboundContext, Neighbour, Outbound, OutboundContext,
-    PipelineBuilder, PipelineChange, PipelineError,
+    PipelineBuilder, PipelineChange, PipelineError, TypedContext,
 };
 pub use self::resolve::Address;
 pub use self::server::{
@@ -134,6 +134,7 @@ pub mod internal {
     pub use crate::channel::{HeldInput, PeerProgress, StreamRoom};
     pub use crate::group::{ChannelPlacement, ChannelPlacer};
     pub use crate::local::{LocalListener, LocalNetwork, LocalSocket};
+    pub use crate::pipeline::{Direction, Inwards, Outwards};
     pub use crate::resolve::{Resolver, system_resolver};
     #[cfg(feature = "streams")]
     pub use crate::stream::{StreamCell, StreamState};

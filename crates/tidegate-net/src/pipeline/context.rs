@@ -556,13 +556,6 @@ impl HandlerContext<'_> {
         let at = self.at + 1;
         self.parts.push(Action::In { at, event });
     }
-
-    pub(super) fn reborrow(&mut self) -> HandlerContext<'_> {
-        HandlerContext {
-            parts: self.parts,
-            at: self.at,
-        }
-    }
 }
 
 impl std::fmt::Debug for HandlerContext<'_> {

@@ -54,9 +54,8 @@ pub trait Inbound: Sized + 'static {
     type Out: Send + 'static;
     /// The message type that it writes.
     type Write: Message;
-    /// Whether this handler may block its thread. On a pinned event loop, up to eight ready
-    /// channels whose handlers never block are handled as one batch: their data is sent after the
-    /// handlers of the last one have run.
+    /// Whether this handler may block its thread. A roaming event loop runs handlers that never
+    /// block in place.
     const BLOCKING: Blocking = Blocking::May;
     /// `true` if this handler must not be used without its [`Outbound`] side. Adding it with `add`
     /// instead of `add_duplex` is then a compile error.
@@ -203,14 +202,50 @@ pub trait Outbound: Sized + 'static {
     }
 }
 
-/// The context of an [`Inbound`] handler. It checks the types that the handler passes on and
-/// writes.
-pub struct InboundContext<'a, H: Inbound> {
+/// The context of a handler of type `H`. It checks the types of messages: see [`InboundContext`]
+/// and [`OutboundContext`].
+pub struct TypedContext<'a, H, D> {
     raw: HandlerContext<'a>,
-    handler: PhantomData<fn(&mut H)>,
+    handler: PhantomData<fn(&mut H, D)>,
 }
 
-impl<'a, H: Inbound> InboundContext<'a, H> {
+/// The context of an [`Inbound`] handler. It checks the types that the handler passes on and
+/// writes.
+pub type InboundContext<'a, H> = TypedContext<'a, H, Inwards>;
+
+/// The context of an [`Outbound`] handler. It checks the type that the handler passes on towards the
+/// socket. A write carries the promise of the current write, unless the handler takes it.
+pub type OutboundContext<'a, H> = TypedContext<'a, H, Outwards>;
+
+/// The way in, from the socket to the program.
+#[derive(Debug)]
+pub enum Inwards {}
+
+/// The way out.
+#[derive(Debug)]
+pub enum Outwards {}
+
+/// Which messages the context of a handler of type `H` takes, and which way they go.
+pub trait Direction<H> {
+    /// The type of messages to write.
+    type Write: Message;
+
+    /// Whether a write goes on behind what the handler has requested before, as it always does on
+    /// the way out.
+    const PASSES: bool;
+}
+
+impl<H: Inbound> Direction<H> for Inwards {
+    type Write = H::Write;
+    const PASSES: bool = false;
+}
+
+impl<H: Outbound> Direction<H> for Outwards {
+    type Write = H::Write;
+    const PASSES: bool = true;
+}
+
+impl<'a, H, D> TypedContext<'a, H, D> {
     #[inline]
     pub(super) fn new(raw: HandlerContext<'a>) -> Self {
         Self {
@@ -218,7 +253,9 @@ impl<'a, H: Inbound> InboundContext<'a, H> {
             handler: PhantomData,
         }
     }
+}
 
+impl<H: Inbound> InboundContext<'_, H> {
     /// Passes a message on to the next handler.
     #[inline]
     pub fn fire_read(&mut self, message: impl Into<H::Out>) {
@@ -226,42 +263,62 @@ impl<'a, H: Inbound> InboundContext<'a, H> {
         let msg = Msg::of(message.into());
         self.raw.parts.push(Action::Read { at, msg });
     }
+}
 
-    /// Writes a message without waiting for the result. A failed write becomes an error event.
-    #[inline]
-    pub fn write(&mut self, message: impl Into<H::Write>) {
-        self.raw.write_msg(Msg::to_write(message.into()), None);
+impl<H: Outbound> OutboundContext<'_, H> {
+    /// Takes the promise of the current write, so that the handler can complete it later.
+    pub fn take_promise(&mut self) -> Option<Promise<()>> {
+        self.raw.parts.promise.take()
     }
+}
 
-    /// Writes a message. The completion succeeds when the operating system has accepted the
-    /// message.
-    pub fn write_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
-        let (promise, done) = self.raw.parts.io.new_promise();
-        self.raw
-            .write_msg(Msg::to_write(message.into()), Some(promise));
-        done
+impl<H, D: Direction<H>> TypedContext<'_, H, D> {
+    #[inline]
+    fn write_msg(&mut self, message: Msg, promise: Option<Promise<()>>) {
+        if D::PASSES {
+            let at = self.raw.at;
+            self.raw.parts.close_output();
+            self.raw.parts.pass_on(at, message, promise);
+        } else {
+            self.raw.write_msg(message, promise);
+        }
     }
 
     /// Writes a message and completes `promise` with the result.
-    pub(crate) fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
-        self.raw.write_msg(Msg::to_write(message.into()), promise);
+    #[inline]
+    pub(crate) fn write_for(&mut self, message: impl Into<D::Write>, promise: Option<Promise<()>>) {
+        self.write_msg(Msg::to_write(message.into()), promise);
+    }
+
+    /// Writes a message without waiting for the result. A failed write becomes an error event.
+    #[inline]
+    pub fn write(&mut self, message: impl Into<D::Write>) {
+        self.write_for(message, None);
+    }
+
+    /// Writes a message. The completion succeeds when the operating system has accepted the
+    /// message. The promise of the current write is not attached to it.
+    pub fn write_with(&mut self, message: impl Into<D::Write>) -> Completion<()> {
+        let (promise, done) = self.raw.parts.io.new_promise();
+        self.write_for(message, Some(promise));
+        done
     }
 
     /// Writes a message and sends everything written so far.
-    pub fn write_and_flush(&mut self, message: impl Into<H::Write>) {
+    pub fn write_and_flush(&mut self, message: impl Into<D::Write>) {
         self.write(message);
         self.flush();
     }
 
-    /// Writes a message like [`InboundContext::write_with`] and sends everything written so far.
-    pub fn write_and_flush_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
+    /// Writes a message like [`write_with`](Self::write_with) and sends everything written so far.
+    pub fn write_and_flush_with(&mut self, message: impl Into<D::Write>) -> Completion<()> {
         let done = self.write_with(message);
         self.flush();
         done
     }
 }
 
-impl<H: Inbound<Write = Bytes>> InboundContext<'_, H> {
+impl<H, D: Direction<H, Write = Bytes>> TypedContext<'_, H, D> {
     /// Returns memory of the event loop to write into. It is sent where it lies, and then used
     /// again: in the long run, nothing is allocated.
     ///
@@ -306,19 +363,19 @@ impl<H: Inbound<Write = Bytes>> InboundContext<'_, H> {
     /// Writes a range of a file, after everything written so far: see [`FileRange`]. A failed write
     /// becomes an error event.
     pub fn write_file(&mut self, range: FileRange) {
-        self.raw.write_msg(Msg::to_write(range), None);
+        self.write_msg(Msg::to_write(range), None);
     }
 
     /// Writes a range of a file like [`write_file`](Self::write_file). The completion succeeds when
     /// the operating system has accepted all of it.
     pub fn write_file_with(&mut self, range: FileRange) -> Completion<()> {
         let (promise, done) = self.raw.parts.io.new_promise();
-        self.raw.write_msg(Msg::to_write(range), Some(promise));
+        self.write_msg(Msg::to_write(range), Some(promise));
         done
     }
 }
 
-impl<'a, H: Inbound> Deref for InboundContext<'a, H> {
+impl<'a, H, D> Deref for TypedContext<'a, H, D> {
     type Target = HandlerContext<'a>;
 
     fn deref(&self) -> &HandlerContext<'a> {
@@ -326,110 +383,13 @@ impl<'a, H: Inbound> Deref for InboundContext<'a, H> {
     }
 }
 
-impl<H: Inbound> DerefMut for InboundContext<'_, H> {
+impl<H, D> DerefMut for TypedContext<'_, H, D> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.raw
     }
 }
 
-impl<H: Inbound> std::fmt::Debug for InboundContext<'_, H> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.raw.fmt(f)
-    }
-}
-
-/// The context of an [`Outbound`] handler. It checks the type that the handler passes on.
-pub struct OutboundContext<'a, H: Outbound> {
-    raw: HandlerContext<'a>,
-    handler: PhantomData<fn(&mut H)>,
-}
-
-impl<'a, H: Outbound> OutboundContext<'a, H> {
-    #[inline]
-    pub(super) fn new(raw: HandlerContext<'a>) -> Self {
-        Self {
-            raw,
-            handler: PhantomData,
-        }
-    }
-
-    /// Passes a message on towards the socket.
-    pub fn write(&mut self, message: impl Into<H::Write>) {
-        self.write_for(message, None);
-    }
-
-    /// Passes a message on towards the socket. The completion succeeds when the operating system
-    /// has accepted the message. The promise of the current write is not attached to this message.
-    pub fn write_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
-        let (promise, done) = self.raw.parts.io.new_promise();
-        self.write_for(message, Some(promise));
-        done
-    }
-
-    /// Passes a message on towards the socket and completes `promise` with the result.
-    pub(crate) fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
-        let at = self.raw.at;
-        let message = Msg::to_write(message.into());
-        self.raw.parts.close_output();
-        self.raw.parts.pass_on(at, message, promise);
-    }
-
-    /// Passes a message on towards the socket and sends everything written so far.
-    pub fn write_and_flush(&mut self, message: impl Into<H::Write>) {
-        self.write(message);
-        self.flush();
-    }
-
-    /// Passes a message on like [`OutboundContext::write_with`] and sends everything written so
-    /// far.
-    pub fn write_and_flush_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
-        let done = self.write_with(message);
-        self.flush();
-        done
-    }
-
-    /// Takes the promise of the current write, so that the handler can complete it later.
-    pub fn take_promise(&mut self) -> Option<Promise<()>> {
-        self.raw.parts.promise.take()
-    }
-
-    /// Returns the untyped context.
-    pub fn as_handler(&mut self) -> HandlerContext<'_> {
-        self.raw.reborrow()
-    }
-}
-
-impl<H: Outbound<Write = Bytes>> OutboundContext<'_, H> {
-    /// Returns memory of the event loop to write into: see [`InboundContext::output`]. What this
-    /// handler appends becomes one message that it passes on towards the socket.
-    #[inline]
-    pub fn output(&mut self) -> &mut BytesMut {
-        self.raw.parts.output()
-    }
-
-    /// Passes a range of a file on towards the socket: see [`FileRange`].
-    pub fn write_file(&mut self, range: FileRange) {
-        let at = self.raw.at;
-        self.raw.parts.close_output();
-        self.raw.parts.pass_on(at, Msg::to_write(range), None);
-    }
-}
-
-impl<'a, H: Outbound> Deref for OutboundContext<'a, H> {
-    type Target = HandlerContext<'a>;
-
-    fn deref(&self) -> &HandlerContext<'a> {
-        &self.raw
-    }
-}
-
-impl<H: Outbound> DerefMut for OutboundContext<'_, H> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.raw
-    }
-}
-
-impl<H: Outbound> std::fmt::Debug for OutboundContext<'_, H> {
+impl<H, D> std::fmt::Debug for TypedContext<'_, H, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.raw.fmt(f)
     }

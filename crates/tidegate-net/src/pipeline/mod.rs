@@ -50,7 +50,9 @@ pub(crate) use self::check::Head;
 pub use self::check::PipelineError;
 pub use self::context::HandlerContext;
 pub(crate) use self::erased::{Checked, Erased};
-pub use self::handler::{Inbound, InboundContext, Outbound, OutboundContext};
+pub use self::handler::{
+    Direction, Inbound, InboundContext, Inwards, Outbound, OutboundContext, Outwards, TypedContext,
+};
 pub use self::neighbour::Neighbour;
 pub(crate) use self::pipeline_state::PipelineState;
 #[cfg(test)]
