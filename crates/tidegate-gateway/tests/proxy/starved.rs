@@ -97,7 +97,7 @@ fn without_descriptors_nobody_is_lost_who_waits() {
         if pauses == 3 {
             NETWORK.set_starved(false);
         }
-        fixture.clock.advance(Server::DEFAULT_ACCEPT_PAUSE);
+        fixture.clock.advance(Server::ACCEPT_PAUSE);
     }
     for _ in &waits {
         back.accept().serve(OK_CLOSE);

@@ -10,17 +10,18 @@ use std::time::Duration;
 
 use tidegate_core::internal::SignalBlock;
 use tidegate_loop::Pinned;
-use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise};
 
 use super::drain::{DrainReport, GRACE};
-use super::listener::{Config, GroupChildren, ListenerCore, ListenerShared};
+use super::listener::{
+    Config, ConnectionLoops, GroupChildren, ListenerCore, ListenerShared, PAUSE,
+};
 use super::listening::{Listener, Listening};
 use super::server_shared::ServerShared;
 use crate::awaited::{Awaited, result};
-use crate::channel::{ChannelOptions, Home, ServerLimits};
+use crate::channel::{ChannelOptions, ServerLimits};
 use crate::errors::{NetError, tried};
-use crate::group::{ChannelPlacement, LoopTarget, NetGroup};
+use crate::group::{ChannelPlacement, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineBuilder, assemble};
 use crate::resolve::{Address, RESOLVE_TIMEOUT, Resolver, system_resolver};
 use crate::sys::listen_tcp;
@@ -64,14 +65,15 @@ const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPEC
 pub struct Server {
     pub(super) listeners: Arc<[Arc<SignalBlock<ListenerShared>>]>,
     pub(super) port: Arc<ServerShared>,
+    pub(super) children: Arc<dyn ConnectionLoops>,
     address: SocketAddr,
 }
 
 impl Server {
     /// The default number of connections that the operating system holds until they are accepted.
     pub const DEFAULT_BACKLOG: i32 = 1024;
-    /// The default pause of accepting when there are no descriptors left.
-    pub const DEFAULT_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+    /// The pause of accepting when there are no descriptors left.
+    pub const ACCEPT_PAUSE: Duration = PAUSE;
     /// How long a [drain](Server::drain) waits after its deadline for handlers that have not
     /// returned.
     pub const DRAIN_GRACE: Duration = GRACE;
@@ -79,12 +81,10 @@ impl Server {
     /// Returns the builder of a server whose connections live on the event loops of `group`.
     pub fn builder<P: ChannelPlacement>(group: &NetGroup<P>) -> ServerBuilder<P> {
         ServerBuilder {
-            accept_loops: Vec::new(),
             children: group.clone(),
             initialise: None,
             options: ChannelOptions::default(),
             backlog: Self::DEFAULT_BACKLOG,
-            pause: Self::DEFAULT_ACCEPT_PAUSE,
             reuse_port: false,
             listeners: 1,
             limits: ServerLimits::default(),
@@ -128,11 +128,7 @@ impl Server {
     /// `Duration::MAX` there is no deadline; a later call can set one.
     pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
         drop(self.stop_accepting());
-        let first = self.listeners.first();
-        first.map_or_else(
-            || Completion::succeeded(DrainReport::default()),
-            |listener| listener.drain(deadline),
-        )
+        self.children.drain(self.port.origin(), deadline)
     }
 }
 
@@ -148,14 +144,10 @@ impl fmt::Debug for Server {
 /// The builder of a [`Server`].
 #[must_use = "a server exists when its description is bound"]
 pub struct ServerBuilder<P: ChannelPlacement = Pinned> {
-    /// The event loops that may accept, the preferred one first. If empty, the loops of the
-    /// connections accept.
-    accept_loops: Vec<AcceptLoop>,
     children: NetGroup<P>,
     initialise: Option<Initialiser<P>>,
     options: ChannelOptions,
     backlog: i32,
-    pause: Duration,
     reuse_port: bool,
     listeners: usize,
     pub(super) limits: ServerLimits,
@@ -163,47 +155,7 @@ pub struct ServerBuilder<P: ChannelPlacement = Pinned> {
     resolve_timeout: Duration,
 }
 
-/// Registers a listener of a server and completes its promise.
-type Register = Arc<dyn Fn(Listening, Shard, Awaited<()>) + Send + Sync>;
-/// One listener of a server.
-type Shard = Arc<SignalBlock<ListenerShared>>;
-
-/// An event loop that accepts, for any placement.
-#[derive(Clone)]
-struct AcceptLoop {
-    home: Home,
-    timers: LoopScheduler,
-    register: Register,
-}
-
-impl AcceptLoop {
-    /// Returns every event loop of a group, the next one in the rotation first.
-    fn all<Q: ChannelPlacement>(group: &NetGroup<Q>) -> Vec<Self> {
-        let first = group.pick();
-        let rest = group.each().filter(|one| one.home != first.home);
-        let rest: Vec<_> = rest.collect();
-        [first].into_iter().chain(rest).map(Self::of).collect()
-    }
-
-    fn of<Q: ChannelPlacement>(one: LoopTarget<Q>) -> Self {
-        Self {
-            home: one.of_channel(),
-            timers: one.home.timers(),
-            register: Arc::new(move |listening, accepting, promise| {
-                let core = |token| Box::new(ListenerCore::new(listening, accepting, token));
-                one.register(core, promise);
-            }),
-        }
-    }
-}
-
 impl<P: ChannelPlacement> ServerBuilder<P> {
-    /// Accepts on the next event loop of `group` instead of a loop on which connections live.
-    pub fn accept_on<Q: ChannelPlacement>(mut self, group: &NetGroup<Q>) -> Self {
-        self.accept_loops = AcceptLoop::all(group);
-        self
-    }
-
     /// Sets the handlers of each connection, first to last. `assemble` is called on the
     /// connection's event loop, and once when the server is bound, to check that the handlers fit
     /// each other. If it panics on the loop, or the handlers do not fit there, that connection is
@@ -222,21 +174,9 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         self
     }
 
-    /// Changes the options of the connections, and keeps what was set before.
-    pub fn map_options(mut self, change: impl FnOnce(ChannelOptions) -> ChannelOptions) -> Self {
-        self.options = change(self.options);
-        self
-    }
-
     /// Sets the number of connections that the operating system holds until they are accepted.
     pub fn backlog(mut self, connections: i32) -> Self {
         self.backlog = connections;
-        self
-    }
-
-    /// Sets the pause of accepting when there are no descriptors left.
-    pub fn accept_pause(mut self, pause: Duration) -> Self {
-        self.pause = pause;
         self
     }
 
@@ -373,25 +313,23 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
         let address = address.unwrap_or(NO_ADDRESS);
         let initialise = self.initialise.unwrap_or_else(|| Arc::new(|p| p));
         assemble(&initialise, Head::BYTES)?;
-        let mut accept_loops = self.accept_loops;
-        if accept_loops.is_empty() {
-            accept_loops = AcceptLoop::all(&self.children);
-        }
         let port = ServerShared::new(&listening, self.limits);
         let options = Arc::new(self.options);
         let (mut listeners, mut registered) = (Vec::new(), Vec::new());
-        let accept_loops = accept_loops.into_iter().cycle();
-        for (at, (listening, accept_loop)) in listening.into_iter().zip(accept_loops).enumerate() {
-            let executor = Arc::clone(&accept_loop.home.executor);
+        // The loops in turn, the next one of the rotation first.
+        let first = self.children.pick();
+        let rest = self.children.each().filter(|one| one.home != first.home);
+        let loops: Vec<_> = [first.clone()].into_iter().chain(rest).collect();
+        let children: Arc<dyn ConnectionLoops> = Arc::new(GroupChildren {
+            group: self.children,
+            initialise,
+        });
+        for (at, (listening, home)) in listening.into_iter().zip(loops.iter().cycle()).enumerate() {
             let accepting = ListenerShared::new(Config {
-                home: accept_loop.home,
-                timers: accept_loop.timers,
-                children: Box::new(GroupChildren {
-                    group: self.children.clone(),
-                    initialise: Arc::clone(&initialise),
-                }),
+                home: home.of_channel(),
+                timers: home.home.timers(),
+                children: Arc::clone(&children),
                 options: Arc::clone(&options),
-                pause: self.pause,
                 backlog: usize::try_from(self.backlog).unwrap_or(1).max(1),
                 port: Arc::clone(&port),
                 stay: self.listeners > 1,
@@ -401,13 +339,15 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
             listeners.push(Arc::clone(&accepting));
             registered.push(done);
             let what = format!("cannot listen on {}", listening.place());
-            let promise = Awaited::new(promise, what, executor);
+            let promise = Awaited::new(promise, what, home.home.executor());
             // A refused registration fails its completion, and so the bind as a whole below.
-            (accept_loop.register)(listening, accepting, promise);
+            let core = |token| Box::new(ListenerCore::new(listening, accepting, token));
+            home.register(core, promise);
         }
         let server = Server {
             listeners: listeners.into(),
             port,
+            children,
             address,
         };
         let (promise, bound) = promise();
@@ -439,11 +379,7 @@ impl<P: ChannelPlacement> ServerBuilder<P> {
     }
 
     fn listen_all(&self, address: SocketAddr) -> io::Result<Vec<Listener>> {
-        let loops = match self.accept_loops.len() {
-            0 => self.children.loops().len(),
-            accept_loops => accept_loops,
-        };
-        let count = self.listeners.min(loops);
+        let count = self.listeners.min(self.children.loops().len());
         let first = self.listen_on(address)?;
         // All listeners share the port that the operating system chose for the first.
         let address = first.local_addr()?;

@@ -7,7 +7,7 @@ use tidegate_core::Dump;
 use tidegate_promise::{Completion, promise};
 
 use super::builder::Server;
-use super::drain::DrainReport;
+use super::drain::{DrainReport, begin_after};
 use super::listener::ListenerShared;
 use super::listening::Listener;
 use super::metrics::ServerMetrics;
@@ -66,9 +66,7 @@ impl Server {
     /// [drain](Server::drain) later; [`drain_after`](Server::drain_after) does the waiting. An
     /// announcement cannot be taken back. Repeated calls have no effect.
     pub fn announce_drain(&self) {
-        if let Some(listener) = self.listeners.first() {
-            listener.announce();
-        }
+        self.children.announce(self.port.origin());
     }
 
     /// [Announces](Server::announce_drain) a drain, goes on accepting for `notice`, and then
@@ -92,9 +90,9 @@ impl Server {
         self.announce_drain();
         let server = self.clone();
         let begin = move || server.drain(deadline);
-        match self.listeners.first() {
-            Some(listener) if !notice.is_zero() => listener.begin_after(notice, begin),
-            _ => begin(),
+        match notice.is_zero() {
+            true => begin(),
+            false => begin_after(notice, self.children.clock(), self.port.origin(), begin),
         }
     }
 

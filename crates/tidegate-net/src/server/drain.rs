@@ -126,14 +126,14 @@ pub(super) fn announce(origin: &Arc<ServerConnections>, group: &NetGroup<impl Pl
 /// A thread of its own waits, since a handler may block any event loop.
 pub(super) fn begin_after(
     notice: Duration,
-    clock: &Clock,
+    clock: Clock,
     origin: &ServerConnections,
     begin: impl FnOnce() -> Completion<DrainReport> + Send + 'static,
 ) -> Completion<DrainReport> {
     let (promise, done) = promise();
     // The announcement cannot be taken back.
     promise.set_uncancellable();
-    let (clock, ends) = (clock.clone(), clock.deadline(notice));
+    let ends = clock.deadline(notice);
     let (parker, over) = (Parker::new(), Arc::<AtomicBool>::default());
     let (waker, ended) = (parker.clone(), Arc::clone(&over));
     origin.on_empty().finally(move |_| {

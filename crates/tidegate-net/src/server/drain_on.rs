@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tidegate_loop::signal::Received;
-use tidegate_promise::{Completion, Failure, Outcome, SharedPromise, promise};
+use tidegate_promise::{Completion, SharedPromise, promise};
 
 use super::builder::Server;
 use super::drain::DrainReport;
+use crate::awaited::result;
 
 impl Server {
     /// The time that [`Server::drain_on`] gives connections to end. Kubernetes kills a process 30
@@ -51,19 +52,13 @@ impl Server {
         let (promise, done) = promise();
         let promise = promise.share();
         let (server, report) = (self.clone(), promise.clone());
-        signal.on_complete(move |outcome| match outcome {
-            Outcome::Success(received) => {
-                // `false` if the caller has cancelled at this moment.
-                if report.set_uncancellable() {
-                    server.drain_twice(received, deadline, report);
-                }
+        signal.on_complete(move |outcome| match result(outcome) {
+            // `false` if the caller has cancelled at this moment.
+            Ok(received) if report.set_uncancellable() => {
+                server.drain_twice(received, deadline, report);
             }
-            Outcome::Failure(cause) => {
-                let _ = report.try_fail(cause.clone());
-            }
-            Outcome::Cancelled => {
-                report.cancel();
-            }
+            Ok(_) => {}
+            Err(why) => drop(report.try_fail(why)),
         });
         promise.on_cancel(move || {
             signal.cancel();
@@ -84,30 +79,17 @@ impl Server {
         again.on_complete(move |outcome| {
             if outcome.is_success() {
                 let drained = server.drain(Duration::ZERO);
-                drained.finally(move |outcome| complete(&second, outcome));
+                drained.finally(move |outcome| {
+                    let _ = second.try_complete(result(outcome).cloned());
+                });
             }
         });
         self.drain(deadline).finally(move |outcome| {
             // Cancelling releases the server, which the listener above holds. It fails if the
             // signal has arrived again: then the other drain makes the report.
             if again.cancel() {
-                complete(&report, outcome);
+                let _ = report.try_complete(result(outcome).cloned());
             }
         });
-    }
-}
-
-/// Completes the report of a drain.
-fn complete(report: &SharedPromise<DrainReport>, outcome: Outcome<&DrainReport, &Failure>) {
-    match outcome {
-        Outcome::Success(drained) => {
-            let _ = report.try_succeed(drained.clone());
-        }
-        Outcome::Failure(cause) => {
-            let _ = report.try_fail(cause.clone());
-        }
-        Outcome::Cancelled => {
-            report.cancel();
-        }
     }
 }

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use tidegate_core::internal::trace::{self, EventLimit};
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
-use tidegate_core::{Dump, Unhandled};
+use tidegate_core::{Clock, Dump, Unhandled};
 use tidegate_loop::internal::LoopScheduler;
 use tidegate_promise::Completion;
 
-use super::drain::{DrainReport, announce, begin_after, check_drain, drain};
+use super::drain::{DrainReport, announce, check_drain, drain};
 use super::listening::Listening;
 use super::server_shared::ServerShared;
 use crate::channel::{
@@ -29,15 +29,16 @@ use crate::sys::{Readiness, Ready, Source, SpareDescriptor, Token, is_out_of_des
 
 /// The maximum number of accepts per turn, so that other sources get their turn.
 const ACCEPTS: usize = 16;
+/// The pause of accepting when there are no descriptors left.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The configuration of one listener.
 pub(super) struct Config {
     /// The event loop that accepts.
     pub(super) home: Home,
     pub(super) timers: LoopScheduler,
-    pub(super) children: Box<dyn ConnectionLoops>,
+    pub(super) children: Arc<dyn ConnectionLoops>,
     pub(super) options: Arc<ChannelOptions>,
-    pub(super) pause: Duration,
     /// The number of connections that may wait to be accepted.
     pub(super) backlog: usize,
     pub(super) port: Arc<ServerShared>,
@@ -64,6 +65,9 @@ pub(super) trait ConnectionLoops: Send + Sync {
     /// deadline.
     fn drain(&self, origin: &Arc<ServerConnections>, deadline: Duration)
     -> Completion<DrainReport>;
+
+    /// Returns the clock of the loops.
+    fn clock(&self) -> Clock;
 }
 
 /// The event loops of a group, and the closure that creates handlers there.
@@ -119,6 +123,11 @@ impl<P: ChannelPlacement> ConnectionLoops for GroupChildren<P> {
     ) -> Completion<DrainReport> {
         drain(origin, &self.group, deadline)
     }
+
+    fn clock(&self) -> Clock {
+        let first = self.group.loops().iter().next();
+        first.map_or_else(Clock::system, |one| one.clock().clone())
+    }
 }
 
 /// Whether a listener is to end, and how. The first request counts.
@@ -154,26 +163,6 @@ impl ListenerShared {
             look_again: AtomicBool::new(false),
             finished: AtomicBool::new(false),
         })
-    }
-
-    pub(super) fn announce(&self) {
-        let config = &self.config;
-        config.children.announce(config.port.origin());
-    }
-
-    /// Starts a drain with `begin` after `notice`.
-    pub(super) fn begin_after(
-        &self,
-        notice: Duration,
-        begin: impl FnOnce() -> Completion<DrainReport> + Send + 'static,
-    ) -> Completion<DrainReport> {
-        let clock = self.config.home.executor.clock();
-        begin_after(notice, clock, self.config.port.origin(), begin)
-    }
-
-    pub(super) fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
-        let config = &self.config;
-        config.children.drain(config.port.origin(), deadline)
     }
 
     /// Ends the listener after the connections that wait to be accepted.
@@ -245,7 +234,7 @@ impl Deliver for ListenerShared {
         let readiness = Readiness::REQUESTS;
         let told = how != Delivery::Orphaned
             && match &block.config.home.roam {
-                Some(roam) => roam.push(Update::Tell(token, readiness)).is_ok(),
+                Some(roam) => roam.push(Update::Requests(token)).is_ok(),
                 None => reactor::dispatch(Ready { token, readiness }),
             };
         if !told {
@@ -431,13 +420,13 @@ impl ListenerCore {
             accepting.resume.store(true, Ordering::Relaxed);
             ListenerShared::wake(&accepting);
         });
-        let scheduled = config.timers.schedule(config.pause, resume);
+        let scheduled = config.timers.schedule(PAUSE, resume);
         // Without timers the event loop is shutting down, and the listener with it.
         drop(scheduled);
-        let (at, pause) = (self.place(), config.pause);
+        let at = self.place();
         self.accepting.report_pause(
             is_traced,
-            &format_args!("the server on {at} accepts no connections for {pause:?}: {why}"),
+            &format_args!("the server on {at} accepts no connections for {PAUSE:?}: {why}"),
         );
     }
 

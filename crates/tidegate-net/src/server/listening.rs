@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::channel::Transport;
 use crate::local::LocalListener;
-use crate::sys::{Adopted, Source, TcpListener, accept_tcp};
 #[cfg(unix)]
-use crate::sys::{UnixListener, accept_unix};
+use crate::sys::UnixListener;
+use crate::sys::{Adopted, Source, TcpListener};
 
 /// A listening socket that a program passes to a server, or gets back from it.
 ///
@@ -142,11 +142,11 @@ impl Listening {
     pub(super) fn accept(&self) -> io::Result<(Transport, Option<SocketAddr>)> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, peer) = accept_tcp(listener)?;
+                let (stream, peer) = listener.accept()?;
                 Ok((Transport::tcp(stream), Some(peer)))
             }
             #[cfg(unix)]
-            Self::Unix(listener) => Ok((Transport::unix(accept_unix(listener)?), None)),
+            Self::Unix(listener) => Ok((Transport::unix(listener.accept()?.0), None)),
             Self::Local(listener) => {
                 let end = listener.accept_channel()?;
                 let peer = end.peer_addr();

@@ -13,7 +13,7 @@ use tidegate_net::{
 use tidegate_testkit::{Log, until};
 
 use crate::backlog::hold;
-use crate::roaming::{roaming, serve as serve_roaming};
+use crate::roaming::roaming;
 use crate::{dial, group, group_by, round_trip, serve};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -241,7 +241,7 @@ fn a_server_whose_listeners_were_released_can_announce_too() {
 fn roaming_connections_are_told_as_well() {
     let (_workers, group) = roaming(3);
     let log = Log::new();
-    let server = serve_roaming(&group, answers(&log));
+    let server = serve(&group, answers(&log));
     let mut before = dial(&server);
     assert_eq!(round_trip(&mut before, b"?"), b"k");
     server.announce_drain();

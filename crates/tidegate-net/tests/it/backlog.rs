@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
+use tidegate_net::internal::ChannelPlacement;
 use tidegate_net::{
     ChannelOptions, Draining, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder,
     ReadSize, Server, UserEvent,
 };
-use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, Log};
 
+use crate::roaming::{Kind, roaming_with};
 use crate::{dial, group, group_by, serve};
 
 /// Logs how many bytes it had read when its server began to drain, and closes the connection.
@@ -59,7 +60,7 @@ fn answers<P: tidegate_loop::Placement>(p: PipelineBuilder<P>) -> PipelineBuilde
 }
 
 /// Blocks the only event loop of a group until the returned gate is opened.
-pub(crate) fn hold(group: &NetGroup) -> Gate {
+pub(crate) fn hold<P: ChannelPlacement>(group: &NetGroup<P>) -> Gate {
     let (held, go_on) = (Gate::new(), Gate::new());
     let gates = (held.clone(), go_on.clone());
     let task = move || {
@@ -128,15 +129,9 @@ fn a_server_that_is_closed_keeps_them_too() {
 
 #[test]
 fn on_roaming_loops_as_well() {
-    let workers = WorkerPool::builder("workers").core(3).max(3);
-    let workers = workers.build().unwrap();
-    let roaming = tidegate_net::roaming("io", 1, &workers).unwrap();
-    let acceptors = group(1);
-    let server = Server::builder(&roaming)
-        .accept_on(&acceptors)
-        .pipeline(answers);
-    let server = server.bind("127.0.0.1:0").wait().unwrap();
-    let go_on = hold(&acceptors);
+    let (_workers, group) = roaming_with(Kind::Pc, 3);
+    let server = serve(&group, answers);
+    let go_on = hold(&group);
     let clients = waiting(&server);
     let drained = server.drain(Duration::from_secs(60));
     go_on.open();

@@ -11,7 +11,6 @@ use tidegate_net::{
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Log, Rng, model, short_or_long};
 
-use crate::roaming::serve as serve_roaming;
 use crate::{dial, group_by, round_trip, serve};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -232,7 +231,7 @@ fn sockets_of_pinned_and_roaming_loops_keep_deadlines() {
     let roams = NetGroup::builder("io").loops(1).clock(&clock);
     let roams = roams.build_roaming(&pool).unwrap();
     let own = log.clone();
-    let server = serve_roaming(&roams, move |p| {
+    let server = serve(&roams, move |p| {
         let log = own.clone();
         p.add("sets", Sets { name: "b", log })
     });

@@ -10,7 +10,7 @@ use tidegate_net::source::{Interest, SourceContext};
 use tidegate_net::{Blocking, Inbound, InboundContext, NetGroup, Nothing, Server};
 use tidegate_testkit::{Gate, Log, rounds, until};
 
-use super::roaming::{roaming, serve as serve_roaming};
+use super::roaming::roaming;
 use super::{Echo, dial, first, giving, group, group_by, round_trip, serve};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -235,7 +235,7 @@ fn a_roaming_loop_lists_the_connections_whose_handlers_block() {
     let (pool, group) = roaming(3);
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (arrived.clone(), go_on.clone());
-    let server = serve_roaming(&group, move |p| {
+    let server = serve(&group, move |p| {
         p.add("blocks", Blocks(here.clone(), gate.clone()))
     });
     let (mut busy, _idle) = (dial(&server), dial(&server));
@@ -361,7 +361,7 @@ fn dumps_under_load_agree_with_the_metrics_on_pinned_loops() {
 #[test]
 fn dumps_under_load_agree_with_the_metrics_on_roaming_loops() {
     let (_pool, group) = roaming(4);
-    let server = serve_roaming(&group, |p| p.add("echo", Echo));
+    let server = serve(&group, |p| p.add("echo", Echo));
     churn(&group, &server);
 }
 

@@ -321,10 +321,10 @@ fn on_a_roaming_loop_others_are_served_whatever_a_handler_does() {
     for then in EVERY_END {
         // Only two threads: a handler that looped forever on one of them would stop the event loop.
         let (_pool, group) = roaming::roaming(2);
-        let echo = roaming::serve(&group, |p| p.add("echo", Echo));
+        let echo = serve(&group, |p| p.add("echo", Echo));
         let handler = Everything::new(then);
         let own = handler.clone();
-        let server = roaming::serve(&group, move |p| {
+        let server = serve(&group, move |p| {
             p.add_duplex("a", own.clone()).add_duplex("b", own.clone())
         });
         let mut other = dial(&echo);

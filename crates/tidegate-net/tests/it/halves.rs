@@ -13,7 +13,7 @@ use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 
-use crate::roaming::{roaming, serve as serve_roaming};
+use crate::roaming::roaming;
 use crate::{dial, group, serve};
 
 fn options() -> ChannelOptions {
@@ -263,7 +263,7 @@ fn over_sockets_of_pinned_and_roaming_loops_the_response_follows_the_end() {
     let pinned = group(1);
     let first = serve(&pinned, |p| p.add("sums", Sums::default()));
     let (_pool, roams) = roaming(2);
-    let second = serve_roaming(&roams, |p| p.add("sums", Sums::default()));
+    let second = serve(&roams, |p| p.add("sums", Sums::default()));
     for server in [&first, &second] {
         for size in [0, 1, 100_000] {
             let mut stream = dial(server);

@@ -436,7 +436,7 @@ fn a_group_without_descriptors_neither_accepts_nor_connects_until_it_has_some() 
     assert_eq!(network.starved(), 2);
     network.set_starved(false);
     group.next().settle();
-    clock.advance(Server::DEFAULT_ACCEPT_PAUSE);
+    clock.advance(Server::ACCEPT_PAUSE);
     assert_eq!(round_trip(&mut client, b"hello"), b"hello");
     connect().unwrap();
 }

@@ -74,6 +74,7 @@ use std::net::TcpStream;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
+use tidegate_net::internal::ChannelPlacement;
 use tidegate_net::{Channel, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, Server};
 use tidegate_testkit::Log;
 
@@ -121,9 +122,9 @@ fn group_by(clock: &ManualClock) -> NetGroup {
     loops.build().unwrap()
 }
 
-fn serve(
-    group: &NetGroup,
-    assemble: impl Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync + 'static,
+fn serve<P: ChannelPlacement>(
+    group: &NetGroup<P>,
+    assemble: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
 ) -> Server {
     let server = Server::builder(group)
         .pipeline(assemble)

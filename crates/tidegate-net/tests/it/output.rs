@@ -10,7 +10,7 @@ use tidegate_net::{
 use tidegate_promise::Failure;
 use tidegate_testkit::{Log, Rng, model, short_or_long};
 
-use crate::roaming::{roaming, serve as serve_roaming};
+use crate::roaming::roaming;
 use crate::{dial, group, serve};
 
 /// Does what the function says for each message, and flushes when the read is complete.
@@ -286,7 +286,7 @@ fn sockets_of_pinned_and_roaming_loops_send_what_was_appended() {
     let server = serve(&pinned, |p| p.add("hex", Does(hex)));
     exchange(&server);
     let (_pool, roams) = roaming(2);
-    let server = serve_roaming(&roams, |p| p.add("hex", Does(hex)));
+    let server = serve(&roams, |p| p.add("hex", Does(hex)));
     exchange(&server);
 }
 

@@ -278,7 +278,7 @@ fn sources_and_their_panics_are_in_the_metrics_of_their_loop() {
 #[test]
 fn a_task_that_blocks_does_not_stop_a_roaming_loop() {
     let (_pool, group) = roaming(4);
-    let server = crate::roaming::serve(&group, |p| p.add("echo", Echo));
+    let server = serve(&group, |p| p.add("echo", Echo));
     let mut client = dial(&server);
     let (reader, mut writer) = io::pipe().unwrap();
     let (begun, gate, log) = (Gate::new(), Gate::new(), Log::new());
@@ -485,7 +485,7 @@ fn updates_that_submit_updates_starve_neither_sources_nor_channels() {
     let pinned = tidegate_net::pinned("still", 1).unwrap();
     let (_pool, roams) = roaming(4);
     let still = serve(&pinned, |p| p.add("echo", Echo));
-    let roaming = crate::roaming::serve(&roams, |p| p.add("echo", Echo));
+    let roaming = serve(&roams, |p| p.add("echo", Echo));
     let each = [
         (pinned.next_reactor(), still),
         (roams.next_reactor(), roaming),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tidegate_core::ManualClock;
 use tidegate_loop::{Roaming, RoamingConfig};
-use tidegate_net::{NetGroup, NetGroupBuilder, PipelineBuilder, Server};
+use tidegate_net::{NetGroup, NetGroupBuilder, Server};
 use tidegate_pool::WorkerPool;
 use tidegate_pool::strategy::{
     Adaptive, EatWhatYouKill, ExecuteProduceConsume, ProduceConsume, ProduceExecuteConsume,
@@ -20,7 +20,7 @@ use tidegate_pool::strategy::{
 
 /// The strategies, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Pc,
     Pec,
     Epc,
@@ -68,7 +68,7 @@ pub(crate) fn eager(pool: &WorkerPool) -> RoamingConfig {
     RoamingConfig::new(Arc::new(pool.clone()))
 }
 
-fn roaming_with(kind: Kind, threads: usize) -> (WorkerPool, NetGroup<Roaming>) {
+pub(crate) fn roaming_with(kind: Kind, threads: usize) -> (WorkerPool, NetGroup<Roaming>) {
     roaming_from(NetGroup::builder("io"), kind, threads)
 }
 
@@ -89,14 +89,4 @@ fn roaming_by(kind: Kind, threads: usize) -> (WorkerPool, NetGroup<Roaming>, Man
     let builder = NetGroup::builder("io").clock(&clock);
     let (pool, group) = roaming_from(builder, kind, threads);
     (pool, group, clock)
-}
-
-pub(crate) fn serve(
-    group: &NetGroup<Roaming>,
-    assemble: impl Fn(PipelineBuilder<Roaming>) -> PipelineBuilder<Roaming> + Send + Sync + 'static,
-) -> Server {
-    let server = Server::builder(group)
-        .pipeline(assemble)
-        .bind("127.0.0.1:0");
-    server.wait().unwrap()
 }

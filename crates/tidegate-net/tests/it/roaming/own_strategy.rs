@@ -12,7 +12,7 @@ use tidegate_promise::WaitError;
 use tidegate_testkit::Log;
 
 use super::*;
-use crate::{Echo, dial, round_trip};
+use crate::{Echo, dial, round_trip, serve};
 
 /// Runs tasks where they were produced.
 struct Own {

@@ -11,7 +11,7 @@ use tidegate_net::{Channel, Inbound, InboundContext, Nothing};
 use tidegate_testkit::{Counter, Gate, Log};
 
 use super::*;
-use crate::{dial, round_trip};
+use crate::{dial, round_trip, serve};
 
 /// Echoes lines. For the line `block` it waits for the gate first.
 #[derive(Clone)]

@@ -16,7 +16,7 @@ use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, Log};
 
 use super::*;
-use crate::{Echo, dial, round_trip};
+use crate::{Echo, dial, round_trip, serve};
 
 /// Does what each line requests, and echoes the line.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, Rng, rounds, until};
 
 use super::*;
-use crate::{Echo, dial, round_trip};
+use crate::{Echo, dial, round_trip, serve};
 
 /// A pipe that blocks: a source that were selected without a reason would never return.
 fn counts_bytes(

@@ -13,7 +13,7 @@ use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, Log, until};
 
 use super::*;
-use crate::{Echo, dial, round_trip};
+use crate::{Echo, dial, round_trip, serve};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -12,7 +12,7 @@ use tidegate_net::{Channel, Inbound, InboundContext, Nothing};
 use tidegate_testkit::{Log, Rng, model, short_or_long, yield_times};
 
 use super::*;
-use crate::dial;
+use crate::{dial, serve};
 
 const PEERS: u64 = 8;
 const LINES: u64 = 200;
