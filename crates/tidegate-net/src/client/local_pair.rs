@@ -26,7 +26,7 @@ impl<P: ChannelPlacement> NetGroup<P> {
         first: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
         second: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Send + Sync + 'static,
     ) -> Completion<(Channel, Channel)> {
-        let (one, other) = local_ends();
+        let (one, other) = local_ends(None, None);
         let open = |end, assemble: Initialiser<P>| {
             let mut client = Client::builder(self).build();
             client.initialise = assemble;

@@ -31,9 +31,9 @@ use crate::errors::NetError;
 use crate::group::{ChannelPlacement, ChannelPlacer, LoopTarget, NetGroup};
 use crate::pipeline::{Head, Initialiser, PipelineState, assemble};
 use crate::resolve::{Address, Resolver};
-use crate::sys::{Adopted, TcpStream, UdpSocket, bind_udp, connect_tcp};
 #[cfg(unix)]
-use crate::sys::{UnixStream, connect_unix};
+use crate::sys::UnixStream;
+use crate::sys::{Adopted, TcpStream, UdpSocket};
 
 /// Creates connections; each call of `connect` makes one. They end with the event loops of the
 /// group, so keep the group or the client at least as long as the connections.
@@ -124,7 +124,7 @@ impl<P: ChannelPlacement> Client<P> {
                     network.take_descriptor()?;
                     Transport::Local(network.connect_end(address)?)
                 }
-                None => Transport::tcp(connect_tcp(address)?),
+                None => Transport::tcp(TcpStream::connect(address)?),
             };
             let local = transport.local_addr();
             Ok((transport, local, Some(address)))
@@ -154,7 +154,7 @@ impl<P: ChannelPlacement> Client<P> {
         let path = path.to_owned();
         let subject = Subject::Connect(format!("`{}`", path.display()));
         self.open(home, subject, move || {
-            let stream = connect_unix(&path)?;
+            let stream = UnixStream::connect(&path)?;
             Ok((Transport::unix(stream), None, None))
         })
     }
@@ -214,7 +214,7 @@ impl<P: ChannelPlacement> Client<P> {
     /// ```
     pub fn bind_udp(&self, address: SocketAddr) -> Completion<Channel> {
         self.open(None, Subject::Udp(address), move || {
-            let socket = bind_udp(address)?;
+            let socket = UdpSocket::bind(address)?;
             let local = socket.local_addr().ok();
             Ok((Transport::Udp(socket), local, None))
         })

@@ -40,11 +40,9 @@ pub use self::poller::Readiness;
 pub(crate) use self::poller::{Change, Poller, Ready, Token};
 pub(crate) use self::prefetch::prefetch;
 pub(crate) use self::socket::{Adopted, SpareDescriptor, is_out_of_descriptors};
-pub(crate) use self::sockets::{
-    SocketOptions, TcpListener, TcpStream, UdpSocket, accept_tcp, bind_udp, connect_tcp, listen_tcp,
-};
+pub(crate) use self::sockets::{TcpListener, TcpStream, UdpSocket, listen_tcp, unacknowledged};
 #[cfg(unix)]
-pub(crate) use self::sockets::{UnixListener, UnixStream, accept_unix, connect_unix};
+pub(crate) use self::sockets::{UnixListener, UnixStream};
 pub(crate) use self::source::Source;
 pub(crate) use self::stream::{
     SHORT_READ_IS_LAST, StreamRef, StreamSocket, send, send_slices, send_slices_with_more,
