@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tidegate_core::executor::ExecutorId;
+use tidegate_core::executor::{ExecutorId, PromiseHome};
 use tidegate_core::internal::{Deliver, Delivery, PlainTask, SignalBlock, discard};
 use tidegate_core::{Blocking, CaughtPanic, Dump, Executor, RejectReason, Task, Unhandled};
 use tidegate_pool::internal::run_task_of;
@@ -127,12 +127,14 @@ impl Inbox {
 
     /// Returns the identity of the loop.
     pub(super) fn home_id(&self) -> Option<ExecutorId> {
-        self.home.get().map(|home| home.id())
+        self.home.get().map(|home| PromiseHome::id(&**home))
     }
 
     /// Returns the name of the loop.
     pub(super) fn name(&self) -> &str {
-        self.home.get().map_or("", |home| home.name())
+        self.home
+            .get()
+            .map_or("", |home| PromiseHome::name(&**home))
     }
 
     pub(super) fn ended_error(&self) -> NetError {
@@ -188,7 +190,7 @@ impl Inbox {
     /// alone would wait for the next start.
     #[cold]
     fn start(inbox: &SharedInbox) {
-        let started = inbox.home.get().map_or(Ok(()), |home| home.start());
+        let started = inbox.home.get().map_or(Ok(()), |home| (home.start)());
         match started {
             Err(RejectReason::NoThread) => inbox.refuse_all(|| NetError::NotOpened {
                 what: format!("event loop `{}` runs no updates", inbox.name()),
