@@ -91,45 +91,22 @@ pub struct IoMetrics {
 }
 
 impl Counters {
-    pub(crate) fn snapshot(&self) -> IoMetrics {
-        IoMetrics {
-            polls: self.polls.get(),
-            events: self.events.get(),
-            stale: self.stale.get(),
-            requeued: self.requeued.get(),
-            registered: self.registered.get(),
-            poll_failures: self.poll_failures.get(),
-            accepted: self.accepted.get(),
-            accept_pauses: self.accept_pauses.get(),
-            reads: self.reads.get(),
-            read_bytes: self.read_bytes.get(),
-            writes: self.writes.get(),
-            written_bytes: self.written_bytes.get(),
-            unread: self.unread.get(),
-            lost_datagrams: self.lost_datagrams.get(),
-            wakeups: 0,
-        }
-    }
-}
-
-impl IoMetrics {
-    /// Adds the metrics of a task of the same roaming loop.
-    pub(crate) fn add(&mut self, more: &Self) {
-        self.polls += more.polls;
-        self.events += more.events;
-        self.stale += more.stale;
-        self.requeued += more.requeued;
-        self.registered += more.registered;
-        self.poll_failures += more.poll_failures;
-        self.accepted += more.accepted;
-        self.accept_pauses += more.accept_pauses;
-        self.reads += more.reads;
-        self.read_bytes += more.read_bytes;
-        self.writes += more.writes;
-        self.written_bytes += more.written_bytes;
-        self.unread += more.unread;
-        self.lost_datagrams += more.lost_datagrams;
-        self.wakeups += more.wakeups;
+    /// Adds the counts to `sum`. A roaming loop has counters of its own and of each task.
+    pub(crate) fn add_to(&self, sum: &mut IoMetrics) {
+        sum.polls += self.polls.get();
+        sum.events += self.events.get();
+        sum.stale += self.stale.get();
+        sum.requeued += self.requeued.get();
+        sum.registered += self.registered.get();
+        sum.poll_failures += self.poll_failures.get();
+        sum.accepted += self.accepted.get();
+        sum.accept_pauses += self.accept_pauses.get();
+        sum.reads += self.reads.get();
+        sum.read_bytes += self.read_bytes.get();
+        sum.writes += self.writes.get();
+        sum.written_bytes += self.written_bytes.get();
+        sum.unread += self.unread.get();
+        sum.lost_datagrams += self.lost_datagrams.get();
     }
 }
 

@@ -42,7 +42,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// notifies the handlers.
     pub(super) fn close(&mut self, cause: Option<Failure>, io_context: &mut IoContext) {
         let life = std::mem::replace(&mut self.state_mut().life, Life::Closed);
-        drop(self.take_late_error());
         let io = self.pipeline.io_mut();
         if let Some(cause) = &cause {
             io.close_cause.get_or_insert(cause.clone());

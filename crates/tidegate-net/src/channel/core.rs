@@ -47,8 +47,6 @@ pub(crate) struct ChannelCore<P: ChannelPipeline> {
 
 #[derive(Default)]
 struct RareParts {
-    /// Error of a send that was made after the channel's turn.
-    late_error: Option<io::Error>,
     /// A message of a task of the loop, which comes before the queued requests.
     passed: Option<Msg>,
     /// The span of the connection, if a subscriber wants one.
@@ -100,19 +98,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.state_mut().flags.clear(flags);
     }
 
-    pub(super) fn take_late_error(&mut self) -> Option<io::Error> {
-        self.rare.as_mut()?.late_error.take()
-    }
-
-    pub(super) fn set_late_error(&mut self, why: io::Error) {
-        self.rare.get_or_insert_default().late_error = Some(why);
-    }
-
-    pub(super) fn has_late_error(&self) -> bool {
-        let rare = self.rare.as_ref();
-        rare.is_some_and(|rare| rare.late_error.is_some())
-    }
-
     /// Returns `true` if the channel has taken a message that its handlers did not get yet.
     #[inline]
     pub(super) fn has_message(&self) -> bool {
@@ -161,11 +146,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 
     fn handle(&mut self, readiness: Readiness, io_context: &mut IoContext) {
-        if self.state().is_open()
-            && let Some(why) = self.take_late_error()
-        {
-            return self.fail(why, io_context);
-        }
         if !self.state().is_open() || readiness.any(Readiness::REQUESTS) {
             self.begin(readiness, io_context);
             if !self.state().is_open() {
@@ -527,11 +507,10 @@ impl<P: ChannelPipeline> IoSource for ChannelCore<P> {
     }
 
     fn close(&mut self, io_context: &mut IoContext) {
-        let cause = self.take_late_error().map(Failure::new);
         let span = self.take_span();
         let _entered = span.enter();
         self.with_desk(io_context, |core, io_context| {
-            ChannelCore::close(core, cause, io_context)
+            ChannelCore::close(core, None, io_context)
         });
     }
 

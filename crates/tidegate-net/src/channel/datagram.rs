@@ -191,11 +191,10 @@ mod tests {
     //! A flush waits for the datagrams before it.
 
     use super::*;
-    use crate::sys::bind_udp;
 
     #[test]
     fn a_flush_completes_behind_the_datagrams_before_it_and_fails_with_them() {
-        let socket = bind_udp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let to_itself = || Datagram {
             bytes: "x".into(),
             peer: socket.local_addr().unwrap(),

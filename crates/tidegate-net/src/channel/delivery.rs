@@ -20,9 +20,7 @@ impl Deliver for Shared {
         } else if let Some(roam) = block.roam().cloned() {
             // Before the registration there is nothing to do: the channel handles its requests when
             // it starts. A loop that has ended has closed it, or its task will.
-            if ready.token.bits() != 0 {
-                let _ = roam.push(Update::ChannelRequest(ready.token));
-            }
+            let _ = roam.push(Update::Requests(ready.token));
         } else if ready.token.bits() != 0 && !reactor::dispatch(ready) {
             // The channel is gone with its loop: nothing else will handle these requests.
             for request in block.take_requests() {

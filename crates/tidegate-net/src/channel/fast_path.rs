@@ -58,10 +58,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.pipeline.read_last(Msg::Bytes(bytes));
         self.take_back(io_context);
         if self.is_to_send() && self.pipeline.is_idle() {
-            if self.sends_late(io_context) {
-                self.pipeline.end_turn();
-                return Next::SendLate;
-            }
             match self.send_one(io_context) {
                 Ok(spent) => drop(spent),
                 Err(first) => self.drain(first, io_context),

@@ -35,8 +35,9 @@ pub(crate) struct Record {
     pub(crate) errors: Vec<Failure>,
 }
 
-/// Flags that keep a channel from being calm (see [`ChannelIo::is_calm`]), apart from a flush.
-const UNCALM: Flags = Flags::DIPPED
+/// Flags that keep a channel from being calm: see [`ChannelIo::is_calm`].
+const UNCALM: Flags = Flags::FLUSH
+    .union(Flags::DIPPED)
     .union(Flags::ABOVE_MARKS)
     .union(Flags::REPORTED_UNWRITABLE)
     .union(Flags::SHOWN_UNWRITABLE);
@@ -267,22 +268,12 @@ impl ChannelIo {
     /// know the current state. Nearly always the case.
     #[inline]
     pub(crate) fn is_calm(&self) -> bool {
-        self.is_calm_but_for(UNCALM.union(Flags::FLUSH), self.queue.pending())
-    }
-
-    /// Returns `true` if the only work left is to send one entry without a promise.
-    #[inline]
-    pub(crate) fn has_one_to_send(&self) -> bool {
-        self.is_calm_but_for(UNCALM, 0) && self.queue.has_one()
-    }
-
-    #[inline(always)]
-    fn is_calm_but_for(&self, uncalm: Flags, queued: usize) -> bool {
         let state = &self.state;
         // No short-circuit evaluation: one look at neighbouring fields is faster than several
         // branches.
-        let requested = state.flags.any(uncalm) | state.has_end_to_do() | state.is_closed();
-        let waiting = self.published | queued | self.in_flight | self.user_flags as usize;
+        let requested = state.flags.any(UNCALM) | state.has_end_to_do() | state.is_closed();
+        let queued = self.queue.pending() | self.in_flight;
+        let waiting = self.published | queued | self.user_flags as usize;
         !requested & (waiting == 0)
     }
 

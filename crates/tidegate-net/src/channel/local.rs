@@ -112,17 +112,11 @@ impl PipeState {
     }
 }
 
-/// Creates two ends: each reads what the other writes.
-pub(crate) fn local_ends() -> (LocalEnd, LocalEnd) {
-    ends_at(None, None)
-}
-
-/// Creates two ends that have these addresses.
-pub(crate) fn local_ends_at(first: SocketAddr, second: SocketAddr) -> (LocalEnd, LocalEnd) {
-    ends_at(Some(first), Some(second))
-}
-
-fn ends_at(first: Option<SocketAddr>, second: Option<SocketAddr>) -> (LocalEnd, LocalEnd) {
+/// Returns the two ends of a connection between these addresses, if it has any.
+pub(crate) fn local_ends(
+    first: Option<SocketAddr>,
+    second: Option<SocketAddr>,
+) -> (LocalEnd, LocalEnd) {
     let (one, other) = (LocalPipe::of(first), LocalPipe::of(second));
     let first = LocalEnd {
         mine: Arc::clone(&one),

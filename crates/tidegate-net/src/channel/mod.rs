@@ -76,7 +76,7 @@ pub(crate) use self::input_end::InputEnd;
 #[cfg(feature = "handlers")]
 pub(crate) use self::input_end::ends_input;
 pub(crate) use self::io::{ChannelIo, Record};
-pub(crate) use self::local::{LocalEnd, local_ends, local_ends_at};
+pub(crate) use self::local::{LocalEnd, local_ends};
 pub use self::options::ChannelOptions;
 pub use self::peer_progress::PeerProgress;
 pub(crate) use self::pipeline::ChannelPipeline;

@@ -259,8 +259,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let plain = self.state().is_open()
             && !self.state().has_end_to_do()
             && !self.has(WAITS.union(UNUSUAL))
-            && self.shared().has_no_requests()
-            && !self.has_late_error();
+            && self.shared().has_no_requests();
         let passed = match plain {
             true => self.take_message(),
             false => None,

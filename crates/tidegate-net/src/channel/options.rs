@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use socket2::SockRef;
+
 use super::read_size::ReadSize;
 use super::write_queue::{WRITE_SPIN, WaterMarks};
-use crate::sys::SocketOptions;
 
 /// Options of a channel.
 ///
@@ -82,27 +83,27 @@ impl ChannelOptions {
 
     /// Applies the options of the socket. Ignores those that the operating system refuses: the
     /// channel works without them.
-    pub(crate) fn apply(&self, socket: &SocketOptions<'_>, tcp: bool) {
+    pub(crate) fn apply(&self, socket: &SockRef<'_>, tcp: bool) {
         if tcp && self.no_delay {
-            let _ = socket.set_no_delay();
+            let _ = socket.set_tcp_nodelay(true);
         }
         #[cfg(any(target_os = "linux", target_os = "android"))]
         if let Some(timeout) = self.tcp_user_timeout
             && tcp
         {
-            let _ = socket.set_user_timeout(timeout);
+            let _ = socket.set_tcp_user_timeout(Some(timeout));
         }
         if self.keep_alive {
-            let _ = socket.set_keep_alive();
+            let _ = socket.set_keepalive(true);
         }
         if let Some(linger) = self.linger {
-            let _ = socket.set_linger(linger);
+            let _ = socket.set_linger(Some(linger));
         }
         if let Some(size) = self.send_buffer {
-            let _ = socket.set_send_buffer(size);
+            let _ = socket.set_send_buffer_size(size);
         }
         if let Some(size) = self.receive_buffer {
-            let _ = socket.set_receive_buffer(size);
+            let _ = socket.set_recv_buffer_size(size);
         }
     }
 }
@@ -111,24 +112,22 @@ impl ChannelOptions {
 mod tests {
     use std::net::TcpListener;
 
-    use socket2::SockRef;
-
     use super::*;
 
     #[test]
     fn the_time_for_an_acknowledgement_is_set_if_it_is_given() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (socket, to) = (SockRef::from(&listener), SocketOptions::of(&listener));
+        let socket = SockRef::from(&listener);
         let before = socket.tcp_user_timeout().unwrap();
-        ChannelOptions::default().apply(&to, true);
+        ChannelOptions::default().apply(&socket, true);
         assert_eq!(socket.tcp_user_timeout().unwrap(), before);
         let options = ChannelOptions {
             tcp_user_timeout: Some(Duration::from_secs(7)),
             ..ChannelOptions::default()
         };
-        options.apply(&to, false);
+        options.apply(&socket, false);
         assert_eq!(socket.tcp_user_timeout().unwrap(), before);
-        options.apply(&to, true);
+        options.apply(&socket, true);
         let set = socket.tcp_user_timeout().unwrap();
         assert_eq!(set, Some(Duration::from_secs(7)));
     }
@@ -143,7 +142,7 @@ mod tests {
             receive_buffer: Some(60_000),
             ..ChannelOptions::default()
         };
-        options.apply(&SocketOptions::of(&listener), true);
+        options.apply(&socket, true);
         assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
         assert_eq!(socket.linger().unwrap(), Some(Duration::from_secs(3)));
         // The system doubles a size, for what it needs itself.

@@ -61,7 +61,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                  removed",
             ),
             (
-                self.has_late_error() || state.input != Input::Open || state.output != Output::Open,
+                state.input != Input::Open || state.output != Output::Open,
                 "the peer or this side has begun to end it",
             ),
         ];

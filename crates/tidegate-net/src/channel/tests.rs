@@ -21,7 +21,7 @@ use crate::pipeline::{
 };
 use crate::reactor::{Batched, IoContext, IoSource, Next, PollDriver, register};
 use crate::sys::{self, Adopted, FakePoller, Readiness, Token};
-use crate::{Blocking, Nothing, Registered, UserEvent};
+use crate::{Nothing, Registered, UserEvent};
 
 #[test]
 fn an_idle_channel_is_small() {
@@ -69,7 +69,7 @@ impl Inbound for Notes {
     }
 }
 
-/// A handler that never blocks and echoes what it reads.
+/// A handler that echoes what it reads.
 struct EchoThen {
     log: Log<String>,
     then: fn(&mut InboundContext<'_, Self>),
@@ -79,7 +79,6 @@ impl Inbound for EchoThen {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
-    const BLOCKING: Blocking = Blocking::Never;
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         ctx.write(bytes);
@@ -129,10 +128,7 @@ impl Fixture {
     fn echoing(then: fn(&mut InboundContext<'_, EchoThen>)) -> Self {
         let (transport, peer) = connected();
         let answers = |log| PipelineBuilder::<Pinned>::new().add("answers", EchoThen { log, then });
-        let mut fixture =
-            Self::assembled(transport, Some(peer), ChannelOptions::default(), answers);
-        fixture.io_context.batch.may_wait = true;
-        fixture
+        Self::assembled(transport, Some(peer), ChannelOptions::default(), answers)
     }
 
     fn of(transport: Transport, peer: Option<TcpStream>, options: ChannelOptions) -> Self {
@@ -185,21 +181,9 @@ impl Fixture {
         self.peer().write_all(bytes).unwrap();
     }
 
-    fn receive_early(&mut self) -> bool {
+    fn receive_early(&mut self) {
         self.core
-            .receive_early(Readiness::READ, &mut self.io_context)
-    }
-
-    fn send_late(&mut self) -> bool {
-        self.core.send_late(&mut self.io_context)
-    }
-
-    /// Returns `true` if the peer has received something.
-    fn has_answered(&self) -> bool {
-        self.peer().set_nonblocking(true).unwrap();
-        let looked = self.peer().peek(&mut [0]);
-        self.peer().set_nonblocking(false).unwrap();
-        looked.is_ok()
+            .receive_early(Readiness::READ, &mut self.io_context);
     }
 
     /// Returns the next `count` bytes that the peer receives.
@@ -339,7 +323,7 @@ fn reads_of_less_than_the_least_offer_teach_nothing() {
 
 #[test]
 fn a_graceful_end_waits_for_datagrams_that_the_socket_did_not_take() {
-    let socket = sys::bind_udp("127.0.0.1:0".parse().unwrap()).unwrap();
+    let socket = sys::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let (to, from) = (
         std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
         socket.local_addr().unwrap(),
@@ -382,7 +366,7 @@ fn a_connect_whose_loop_cannot_watch_it_says_why() {
     let shared = Shared::new(of_channel, Arc::default(), (None, None), None);
     let channel = Channel::of(Arc::clone(&shared));
     let pipeline = <Pipeline>::new(PipelineState::new(shared), Vec::new());
-    let socket = sys::bind_udp("127.0.0.1:0".parse().unwrap()).unwrap();
+    let socket = sys::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let (promise, done) = promise();
     let promise = Awaited::new(promise, "cannot open".to_owned(), home.executor());
     let start = Start::Connecting(Box::new(Connecting {
@@ -404,28 +388,7 @@ fn a_connect_whose_loop_cannot_watch_it_says_why() {
 }
 
 #[test]
-fn a_handler_that_never_blocks_sends_after_its_batch_and_one_that_may_block_at_once() {
-    let mut fixture = Fixture::echoing(|_| ());
-    fixture.send(b"hello");
-    assert!(fixture.receive_early(), "it is quick");
-    assert_eq!(fixture.deliver(Readiness::READ), Next::SendLate);
-    assert!(!fixture.has_answered());
-    assert!(fixture.send_late(), "and that was all");
-    assert_eq!(fixture.answer(5), "hello");
-    assert_eq!(fixture.io_context.counters.writes.get(), 1);
-
-    fixture.io_context.batch.may_wait = false;
-    fixture.send(b"alone");
-    assert_eq!(fixture.deliver(Readiness::READ), Next::Stay);
-    assert_eq!(fixture.answer(5), "alone");
-
-    let mut may_block = Fixture::new();
-    may_block.send(b"hello");
-    assert!(!may_block.receive_early());
-}
-
-#[test]
-fn a_handler_that_does_more_than_one_send_sends_at_once() {
+fn what_a_handler_requests_in_its_read_is_carried_out_in_its_turn() {
     let mut fixture = Fixture::echoing(|ctx| {
         ctx.write(Bytes::from_static(b" again"));
         ctx.flush();
@@ -452,88 +415,6 @@ fn a_handler_that_does_more_than_one_send_sends_at_once() {
         (fixture.answer(3), fixture.log.take().len()),
         ("bye".into(), 1)
     );
-}
-
-#[test]
-fn what_the_socket_does_not_take_behind_a_group_goes_out_when_it_does() {
-    let mut fixture = Fixture::echoing(|_| ());
-    fixture.send(b"hello");
-    assert_eq!(fixture.deliver(Readiness::READ), Next::SendLate);
-    let Transport::Tcp(socket) = &fixture.core.transport else {
-        unreachable!("it was made so");
-    };
-    let mut filled = 0;
-    for size in [65_536, 1] {
-        while let Ok(count) = crate::sys::send(socket.as_stream(), &vec![b'.'; size]) {
-            filled += count;
-        }
-    }
-    assert!(!fixture.send_late(), "there is no room");
-    assert_eq!(fixture.deliver(Readiness::WRITE), Next::Stay);
-    assert!(fixture.core.shared().pending() > 0, "others see it");
-    assert!(fixture.answer(filled).bytes().all(|byte| byte == b'.'));
-    assert_eq!(fixture.deliver(Readiness::WRITE), Next::Stay);
-    assert_eq!(fixture.answer(5), "hello");
-    assert_eq!(fixture.core.shared().pending(), 0);
-}
-
-#[test]
-fn an_error_of_a_deferred_send_is_delivered() {
-    let mut fixture = Fixture::echoing(|_| ());
-    fixture.send(b"hello");
-    assert_eq!(fixture.deliver(Readiness::READ), Next::SendLate);
-    let peer = socket2::SockRef::from(fixture.peer());
-    peer.set_linger(Some(std::time::Duration::ZERO)).unwrap();
-    fixture.peer = None;
-    assert!(!fixture.send_late());
-    assert_eq!(
-        fixture.log.take(),
-        [""; 0],
-        "nothing of the handlers' runs there"
-    );
-    // The error is reported first, whatever the next event is.
-    assert_eq!(fixture.deliver(Readiness::REQUESTS), Next::Leave);
-    assert_eq!(fixture.log.take(), ["error: ConnectionReset", "inactive"]);
-}
-
-/// Logs its drop, which is user code.
-struct Owned(Log<String>);
-
-impl AsRef<[u8]> for Owned {
-    fn as_ref(&self) -> &[u8] {
-        b"owned"
-    }
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        self.0.push("dropped".to_owned());
-    }
-}
-
-#[test]
-fn what_is_not_the_loops_is_not_dropped_while_others_send() {
-    let mut fixture = Fixture::echoing(|_| ());
-    let bytes = Bytes::from_owner(Owned(fixture.log.clone()));
-    fixture.core.pipeline.write(Msg::Bytes(bytes), None);
-    fixture.core.pipeline.flush(None);
-    assert!(fixture.send_late());
-    assert_eq!(fixture.answer(5), "owned");
-    assert_eq!(fixture.log.take(), [""; 0]);
-    drop(fixture.io_context.batch.take_spent());
-    assert_eq!(fixture.log.take(), ["dropped"]);
-}
-
-#[test]
-fn a_channel_that_is_closed_before_it_sends_behind_its_group_sends_nothing() {
-    let mut fixture = Fixture::echoing(|_| ());
-    fixture.send(b"hello");
-    assert_eq!(fixture.deliver(Readiness::READ), Next::SendLate);
-    IoSource::close(&mut fixture.core, &mut fixture.io_context);
-    assert!(!fixture.send_late());
-    assert_eq!(fixture.deliver(Readiness::WRITE), Next::Leave);
-    assert_eq!(fixture.log.take(), ["inactive"]);
-    assert_eq!(fixture.peer().read(&mut [0]).unwrap(), 0);
 }
 
 #[test]
@@ -599,7 +480,7 @@ fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
     let peer = "127.0.0.1:7".parse().unwrap();
     let shared = Shared::new(of_channel, Arc::default(), (None, Some(peer)), None);
     let channel = Channel::of(Arc::clone(&shared));
-    let socket = sys::bind_udp("127.0.0.1:0".parse().unwrap()).unwrap();
+    let socket = sys::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     script.refuse(std::io::ErrorKind::StorageFull);
     manual_loop.run(move || {
         <Pinned as crate::group::ChannelPlacement>::place(crate::group::ChannelPlacer {

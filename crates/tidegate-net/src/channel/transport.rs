@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use socket2::SockRef;
 use tidegate_core::internal::SignalBlock;
 
 use super::file_range::FileRange;
@@ -17,8 +18,8 @@ use super::write_queue::Sink;
 #[cfg(unix)]
 use crate::sys::UnixStream;
 use crate::sys::{
-    Chunk, SHORT_READ_IS_LAST, SocketOptions, Source, StreamRef, StreamSocket, TcpStream,
-    UdpSocket, send, send_file, send_slices, send_slices_with_more,
+    Chunk, SHORT_READ_IS_LAST, Source, StreamRef, StreamSocket, TcpStream, UdpSocket, send,
+    send_file, send_slices, send_slices_with_more, unacknowledged,
 };
 
 /// The smallest number of bytes that a socket is offered, unless the offer is fixed.
@@ -139,7 +140,7 @@ impl Transport {
     pub(crate) fn reset_on_close(&self) {
         match self {
             // If this fails, the socket is broken, and its end is no better than a reset.
-            Self::Tcp(stream) => drop(SocketOptions::of(&**stream).set_linger(Duration::ZERO)),
+            Self::Tcp(stream) => drop(SockRef::from(&**stream).set_linger(Some(Duration::ZERO))),
             Self::Local(end) => end.reset_on_close(),
             _ => {}
         }
@@ -149,7 +150,7 @@ impl Transport {
     /// says so.
     pub(crate) fn unacknowledged(&self) -> Option<u64> {
         match self {
-            Self::Tcp(stream) => SocketOptions::of(&**stream).unacknowledged(),
+            Self::Tcp(stream) => unacknowledged(stream),
             Self::Embedded(test_transport) => test_transport.lock().held,
             _ => None,
         }
@@ -197,10 +198,10 @@ impl Transport {
     /// Applies the options to the socket.
     pub(crate) fn set_options(&self, options: &ChannelOptions) {
         match self {
-            Self::Tcp(stream) => options.apply(&SocketOptions::of(&**stream), true),
+            Self::Tcp(stream) => options.apply(&SockRef::from(&**stream), true),
             #[cfg(unix)]
-            Self::Unix(stream) => options.apply(&SocketOptions::of(&**stream), false),
-            Self::Udp(socket) => options.apply(&SocketOptions::of(socket), false),
+            Self::Unix(stream) => options.apply(&SockRef::from(&**stream), false),
+            Self::Udp(socket) => options.apply(&SockRef::from(socket), false),
             _ => {}
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::listener::{Arrivals, LocalListener};
 use super::socket::LocalSocket;
-use crate::channel::{LocalEnd, local_ends_at};
+use crate::channel::{LocalEnd, local_ends};
 
 /// The first port of the servers and clients that do not choose one.
 const FIRST_PORT: u16 = 1024;
@@ -135,7 +135,7 @@ impl LocalNetwork {
         };
         let own = addresses.client_address(address.ip());
         drop(addresses);
-        let (client, server) = local_ends_at(own, address);
+        let (client, server) = local_ends(Some(own), Some(address));
         arrivals.push(server)?;
         Ok(client)
     }

@@ -15,7 +15,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_core::{Clock, Dump};
 use tidegate_loop::{Pinned, Roaming};
 
@@ -31,19 +30,14 @@ use crate::sys::{BorrowedFd, Change, Readiness, Ready, Token};
 pub(crate) trait Place {
     /// The type of an event source.
     type Source: ?Sized + IoSource;
-
-    /// Whether one thread runs all sources, so that those of a batch may wait for each other.
-    const ONE_THREAD: bool;
 }
 
 impl Place for Pinned {
     type Source = dyn IoSource;
-    const ONE_THREAD: bool = true;
 }
 
 impl Place for Roaming {
     type Source = dyn IoSource + Send;
-    const ONE_THREAD: bool = false;
 }
 
 /// The reactor of one loop.
@@ -61,7 +55,7 @@ impl<P: Place> Reactor<P> {
             polling,
             queue: EventQueue::new(),
             sources: Slab::new(generation),
-            batch: Batch::new(),
+            batch: Batch::default(),
         }
     }
 
@@ -173,12 +167,7 @@ impl<P: Place> Reactor<P> {
 
     #[inline(never)]
     fn begin_batch(&mut self, io_context: Option<&mut IoContext>) {
-        self.batch.begin(
-            &mut self.queue,
-            &mut self.sources,
-            io_context,
-            P::ONE_THREAD,
-        );
+        self.batch.begin(&self.queue, &mut self.sources, io_context);
     }
 
     /// Returns the next event to deliver, if it belongs to the same batch as the last one.
@@ -194,15 +183,6 @@ impl<P: Place> Reactor<P> {
     #[inline]
     pub(super) fn peek(&self, token: Token) -> Option<&P::Source> {
         self.sources.peek(token).map(|source| &**source)
-    }
-
-    /// Ends a task that delivered several events. Returns bytes to be dropped while nothing is
-    /// borrowed.
-    #[inline]
-    pub(super) fn end_batch(&mut self, io_context: &mut IoContext) -> Vec<Bytes> {
-        self.batch
-            .end(&mut self.queue, &mut self.sources, io_context);
-        io_context.batch.take_spent()
     }
 
     /// Takes the source of an event out of its slot. A source that is away gets the readiness when
@@ -232,10 +212,7 @@ impl<P: Place> Reactor<P> {
         }
         match self.sources.put(token, source) {
             Ok(missed) => {
-                if next == Next::SendLate {
-                    self.batch.defer(token);
-                }
-                if !matches!(next, Next::Stay | Next::SendLate) || !missed.is_none() {
+                if next != Next::Stay || !missed.is_none() {
                     self.queue_again(token, next, missed);
                 }
                 None

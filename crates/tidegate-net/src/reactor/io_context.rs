@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::batch::BatchState;
 use crate::metrics::Counters;
 use crate::sys::{Chunk, Lent};
 
@@ -16,7 +15,6 @@ pub(crate) struct IoContext {
     /// The buffer for received datagrams; empty until the first.
     pub(crate) datagram: Vec<u8>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) batch: BatchState,
 }
 
 impl IoContext {
@@ -26,7 +24,6 @@ impl IoContext {
             lent: None,
             datagram: Vec::new(),
             counters,
-            batch: BatchState::default(),
         }
     }
 }

@@ -47,9 +47,10 @@ impl IoWatch {
 
     /// Returns the current values.
     pub(crate) fn metrics(&self) -> IoMetrics {
-        let mut sum = self.counters.snapshot();
+        let mut sum = IoMetrics::default();
+        self.counters.add_to(&mut sum);
         if let Some(roam) = &self.roam {
-            roam.each_counters(|more| sum.add(&more.snapshot()));
+            roam.each_counters(|more| more.add_to(&mut sum));
             sum.wakeups = roam.wakeups();
         }
         sum.registered += self.inbox.source_count();

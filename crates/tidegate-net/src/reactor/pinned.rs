@@ -110,15 +110,6 @@ impl LocalReactor {
         self.reactor.put(token, source, next)
     }
 
-    /// Ends a task. Returns bytes to be dropped while nothing is borrowed.
-    #[inline]
-    fn end_task(&mut self) -> Vec<Bytes> {
-        match &mut self.io_context {
-            Some(io_context) => self.reactor.end_batch(io_context),
-            None => Vec::new(),
-        }
-    }
-
     /// Notes that a source gets a turn at the end of the task. If no source handles an event, the
     /// loop runs another task for it, before it waits.
     fn owe(&mut self, token: Token) {
@@ -232,14 +223,10 @@ pub(super) fn dispatch_few(few: usize) {
                 }
             }
         });
-        let (spent, owed) = match current.borrow_mut().as_deref_mut() {
-            Some(local) => (local.end_task(), !local.owed.is_empty()),
-            None => (Vec::new(), false),
-        };
-        if !spent.is_empty() {
-            drop_bytes(current, spent);
-        }
-        if owed {
+        let local = current.borrow();
+        let owes = local.as_deref().is_some_and(|local| !local.owed.is_empty());
+        drop(local);
+        if owes {
             run_owed(current);
         }
         // After a panic, the rest of the few events is delivered in another task, before the next
@@ -248,17 +235,6 @@ pub(super) fn dispatch_few(few: usize) {
             panic.resume();
         }
     });
-}
-
-/// Drops the user's bytes after the reactor is released: their drop may call back into the loop.
-#[cold]
-fn drop_bytes(current: &RefCell<Option<Box<LocalReactor>>>, mut spent: Vec<Bytes>) {
-    spent.clear();
-    if let Some(local) = current.borrow_mut().as_deref_mut()
-        && let Some(io_context) = &mut local.io_context
-    {
-        io_context.batch.reuse(spent);
-    }
 }
 
 /// Lets source `token` take a write of another source or of a task of this thread's loop, outside

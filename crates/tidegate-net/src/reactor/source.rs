@@ -74,8 +74,6 @@ pub(crate) enum Next {
     Stay,
     /// Deliver this readiness once more, after the other sources.
     Again(Readiness),
-    /// Let the source send after the other sources of its batch have handled their events.
-    SendLate,
     /// Watch its socket (`true`), or stop watching it.
     Watch(bool),
     /// Remove the source.

@@ -334,7 +334,7 @@ fn a_group_gives_nothing_new_to_a_loop_whose_poller_fails_or_failed_a_moment_ago
     assert_eq!(chosen(), [false, true, false, true], "a good while later");
 }
 
-/// A source of a batch: logs when it receives, handles an event and sends.
+/// A source of a batch: logs when it receives and handles an event.
 struct Member {
     name: &'static str,
     log: Log<String>,
@@ -343,15 +343,9 @@ struct Member {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    Quick,
-    /// Its handlers may block.
-    Slow,
-    /// Its socket accepts less than it has to send.
-    Stuck,
+    Plain,
     /// It requests its event once more, the first time.
     Eager,
-    /// The bytes that it sends belong to another owner.
-    Lends,
     Panics,
 }
 
@@ -362,42 +356,20 @@ impl Member {
 }
 
 impl Batched for Member {
-    fn receive_early(&mut self, _readiness: Readiness, _desk: &mut IoContext) -> bool {
+    fn receive_early(&mut self, _readiness: Readiness, _desk: &mut IoContext) {
         self.says("receives");
-        self.manner != Manner::Slow
-    }
-
-    fn send_late(&mut self, io_context: &mut IoContext) -> bool {
-        self.says("sends");
-        if self.manner == Manner::Lends {
-            let lent = Lent(self.log.clone());
-            io_context.batch.keep(bytes::Bytes::from_owner(lent));
-        }
-        self.manner != Manner::Stuck
     }
 }
 
 impl IoSource for Member {
-    fn ready(&mut self, readiness: Readiness, io_context: &mut IoContext) -> Next {
+    fn ready(&mut self, _readiness: Readiness, _desk: &mut IoContext) -> Next {
         assert!(self.manner != Manner::Panics, "not my day");
-        if readiness == Readiness::WRITE {
-            self.says("may write");
-            return Next::Stay;
-        }
         if self.manner == Manner::Eager {
-            self.manner = Manner::Slow;
+            self.manner = Manner::Plain;
             return Next::Again(Readiness::READ);
         }
-        self.says(if io_context.batch.may_wait {
-            "runs"
-        } else {
-            "runs and sends"
-        });
-        if io_context.batch.may_wait {
-            Next::SendLate
-        } else {
-            Next::Stay
-        }
+        self.says("runs");
+        Next::Stay
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
@@ -405,23 +377,6 @@ impl IoSource for Member {
     }
 
     fn close(&mut self, _desk: &mut IoContext) {}
-}
-
-/// Bytes whose owner uses the loop when they are dropped.
-struct Lent(Log<String>);
-
-impl AsRef<[u8]> for Lent {
-    fn as_ref(&self) -> &[u8] {
-        b"lent"
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        let registered = reactor::with(|reactor| !reactor.is_empty());
-        assert_eq!(registered, Some(true), "on the loop, and it is not in use");
-        self.0.push("dropped".to_owned());
-    }
 }
 
 impl Bench {
@@ -446,93 +401,43 @@ fn conversation(members: &[(&'static str, Manner)]) -> Vec<String> {
 }
 
 #[test]
-fn non_blocking_sources_that_are_ready_together_receive_then_run_then_send() {
-    let message = conversation(&[("a", Manner::Quick), ("b", Manner::Quick)]);
-    let expected = [
-        "a receives",
-        "b receives",
-        "a runs",
-        "b runs",
-        "a sends",
-        "b sends",
-    ];
-    assert_eq!(message, expected);
+fn sources_that_are_ready_together_receive_then_run_and_one_alone_receives_in_its_turn() {
+    let message = conversation(&[("a", Manner::Plain), ("b", Manner::Plain)]);
+    assert_eq!(message, ["a receives", "b receives", "a runs", "b runs"]);
+    assert_eq!(conversation(&[("a", Manner::Plain)]), ["a runs"]);
 }
 
 #[test]
-fn a_single_source_and_sources_beside_a_blocking_one_send_at_once() {
-    assert_eq!(conversation(&[("a", Manner::Quick)]), ["a runs and sends"]);
-    let message = conversation(&[("a", Manner::Quick), ("b", Manner::Slow)]);
-    let expected = [
-        "a receives",
-        "b receives",
-        "a runs and sends",
-        "b runs and sends",
-    ];
-    assert_eq!(message, expected);
-}
-
-#[test]
-fn a_group_has_sent_before_the_next_one_receives() {
+fn a_group_has_run_before_the_next_one_receives() {
     const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
-    let mut members = NAMES.map(|name| (name, Manner::Quick));
-    members[9].1 = Manner::Slow;
-    let message = conversation(&members);
-    let (group, next) = message.split_at(3 * PIECES);
+    let message = conversation(&NAMES.map(|name| (name, Manner::Plain)));
+    let (group, next) = message.split_at(2 * PIECES);
     assert!(
-        group[2 * PIECES..]
+        group[PIECES..]
             .iter()
-            .all(|message| message.ends_with("sends"))
+            .all(|message| message.ends_with("runs"))
     );
-    assert_eq!(
-        next,
-        [
-            "i receives",
-            "j receives",
-            "i runs and sends",
-            "j runs and sends"
-        ]
-    );
+    assert_eq!(next, ["i receives", "j receives", "i runs", "j runs"]);
 }
 
 #[test]
-fn a_batch_has_sent_before_requeued_sources_run() {
+fn a_batch_has_run_before_requeued_sources_run() {
     let mut bench = bench();
     let eager = bench.members(&[("eager", Manner::Eager)]);
-    let group = bench.members(&[("a", Manner::Quick), ("b", Manner::Quick)]);
+    let group = bench.members(&[("a", Manner::Plain), ("b", Manner::Plain)]);
     bench.script.ready(eager);
     bench.manual_loop.turn();
     bench.script.ready(group);
     bench.manual_loop.run_until_idle();
-    let message = bench.log.take();
-    let expected = [
-        "a runs",
-        "b runs",
-        "a sends",
-        "b sends",
-        "eager runs and sends",
-    ];
-    assert_eq!(message[2..], expected);
+    assert_eq!(bench.log.take()[2..], ["a runs", "b runs", "eager runs"]);
 }
 
 #[test]
-fn bytes_of_others_are_dropped_after_the_sends_with_nothing_borrowed() {
-    let message = conversation(&[("a", Manner::Lends), ("b", Manner::Lends)]);
-    assert_eq!(message[4..], ["a sends", "b sends", "dropped", "dropped"]);
-}
-
-#[test]
-fn a_source_that_could_not_send_everything_is_notified_when_it_may_write() {
-    let message = conversation(&[("a", Manner::Stuck), ("b", Manner::Quick)]);
-    assert_eq!(message[4..], ["a sends", "b sends", "a may write"]);
-}
-
-#[test]
-fn after_a_panic_in_a_batch_the_others_send_and_the_rest_runs() {
-    let message = conversation(&[
-        ("a", Manner::Quick),
+fn after_a_panic_in_a_batch_the_rest_runs() {
+    let members = [
+        ("a", Manner::Plain),
         ("b", Manner::Panics),
-        ("c", Manner::Quick),
-    ]);
-    assert_eq!(message[3..], ["a runs", "a sends", "c runs and sends"]);
+        ("c", Manner::Plain),
+    ];
+    assert_eq!(conversation(&members)[3..], ["a runs", "c runs"]);
 }

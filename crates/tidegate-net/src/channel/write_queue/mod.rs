@@ -332,12 +332,7 @@ impl WriteQueue {
         self.drain_on(None, sink, spins)
     }
 
-    /// Returns `true` if the flushed data is one entry without a promise.
-    #[inline]
-    pub(crate) fn has_one(&self) -> bool {
-        self.one().is_some()
-    }
-
+    /// Returns the flushed data if it is one entry without a promise.
     #[inline(always)]
     fn one(&self) -> Option<&Entry> {
         if self.flushed != 1 || self.rest.is_some() {

@@ -191,8 +191,7 @@ impl RoamingDriver {
     fn update(&mut self, update: Update) {
         match update {
             Update::Register(make, done) => self.register(make, done),
-            Update::Tell(token, readiness) => self.reactor.push_due(token, readiness),
-            Update::ChannelRequest(token) => self.deliver_requests(token),
+            Update::Requests(token) => self.deliver_requests(token),
             Update::Home(task) => {
                 self.arrive(task);
             }

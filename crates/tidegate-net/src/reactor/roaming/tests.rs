@@ -25,9 +25,8 @@ struct TestSource {
 }
 
 impl Batched for TestSource {
-    fn receive_early(&mut self, _readiness: Readiness, _desk: &mut IoContext) -> bool {
+    fn receive_early(&mut self, _readiness: Readiness, _desk: &mut IoContext) {
         self.early.push(self.name);
-        true
     }
 }
 
@@ -182,13 +181,7 @@ fn events_of_an_absent_source_are_delivered_once_on_its_return() {
     let away = bench.one();
     bench.deliver([ready(a, Readiness::WRITE), ready(a, Readiness::HANG_UP)]);
     bench.none();
-    assert!(
-        bench
-            .driver
-            .roam()
-            .push(Update::Tell(a, Readiness::REQUESTS))
-            .is_ok()
-    );
+    assert!(bench.driver.roam().push(Update::Requests(a)).is_ok());
     bench.none();
     elsewhere(away);
     bench.driver.poll();

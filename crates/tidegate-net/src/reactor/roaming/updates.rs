@@ -25,7 +25,7 @@ use tidegate_loop::internal::LoopScheduler;
 use super::super::source::{IoHandle, IoSource};
 use super::roaming_task::RoamingTask;
 use crate::metrics::Counters;
-use crate::sys::{Readiness, Token};
+use crate::sys::Token;
 
 /// A source that can move between threads.
 pub(crate) type RoamingSource = Box<dyn IoSource + Send>;
@@ -43,10 +43,8 @@ pub(crate) type OnHandles = Box<dyn FnOnce(Vec<Arc<dyn IoHandle>>) + Send>;
 pub(crate) enum Update {
     /// Registers a source and starts it.
     Register(MakeRoamingSource, OnRegistered),
-    /// Delivers a readiness to a source.
-    Tell(Token, Readiness),
-    /// Delivers queued requests to a channel; ignored if the channel is gone.
-    ChannelRequest(Token),
+    /// Delivers queued requests to a source; ignored if the source is gone.
+    Requests(Token),
     /// A roaming task that the loop did not wait for is over, or was not run because no thread took
     /// it; its source comes back.
     Home(Arc<RoamingTask>),
