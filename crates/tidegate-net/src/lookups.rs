@@ -236,8 +236,7 @@ mod tests {
             let clock = ManualClock::new();
             let (go, hangs) = channel::<()>();
             let hangs = Mutex::new(hangs);
-            let asked = Log::new();
-            let own = asked.clone();
+            let (asked, own) = Log::pair();
             let ask = move |host: &str| {
                 own.push(host.to_owned());
                 assert!(!host.contains("panics"));

@@ -60,8 +60,7 @@ mod tests {
     #[test]
     fn a_name_is_kept_for_a_time_and_a_failure_is_not() {
         let clock = ManualClock::new();
-        let asked = Log::<Promise<Vec<SocketAddr>>>::new();
-        let log = asked.clone();
+        let (asked, log) = Log::<Promise<Vec<SocketAddr>>>::pair();
         let resolver = move |_: &str, _: u16| {
             let (promise, found) = promise();
             log.push(promise);

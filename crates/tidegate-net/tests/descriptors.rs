@@ -21,8 +21,7 @@ fn out_of_descriptors_accepting_pauses_and_goes_on() {
     limit.current = Some(64);
     setrlimit(Resource::Nofile, limit).unwrap();
     let clock = ManualClock::new();
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let loops = NetGroup::builder("io").loops(1).clock(&clock);
     let loops = loops.on_unhandled(move |_, what| received.push(what.to_string()));
     let group = loops.build().unwrap();

@@ -52,8 +52,7 @@ fn server() -> (Server, ManualClock, Log<&'static str>, TcpStream) {
     let clock = ManualClock::new();
     let loops = NetGroup::builder("io").loops(1).clock(&clock);
     let group = loops.build().unwrap();
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = Server::builder(&group)
         .pipeline(move |p| p.add("log", LogEvents(own.clone())))
         .bind("127.0.0.1:0")

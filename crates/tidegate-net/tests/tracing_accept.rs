@@ -83,8 +83,7 @@ fn a_failed_accept_is_one_event_whatever_the_subscriber_does() {
     let again = recorder.events("unhandled_error");
     assert!(again.is_empty(), "the default hook knows of the event");
 
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let group = loops()
         .on_unhandled(move |_, what| received.push(what.to_string()))
         .build()

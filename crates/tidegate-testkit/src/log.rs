@@ -35,6 +35,13 @@ impl<E> Log<E> {
         }
     }
 
+    /// Creates an empty log, and returns it twice: one for a test, the other for what it observes.
+    #[must_use]
+    pub fn pair() -> (Self, Self) {
+        let log = Self::new();
+        (log.clone(), log)
+    }
+
     /// Appends an event.
     pub fn push(&self, event: E) {
         self.events.update(|events| events.push(event));

@@ -420,8 +420,7 @@ fn what_a_handler_requests_in_its_read_is_carried_out_in_its_turn() {
 #[test]
 fn a_channel_that_ends_before_it_is_active_calls_no_handlers() {
     let (transport, _peer) = connected();
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let assembly = PipelineBuilder::<Pinned>::new().add("lives", Lives(own));
     let (home, _hand) = EventLoop::builder("alone").build_manual().unwrap();
     let of_channel = Home {
@@ -466,8 +465,7 @@ impl Drop for Lives {
 
 #[test]
 fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let (poller, script) = FakePoller::new();
     let (home, mut manual_loop) = EventLoop::builder("full")
         .on_unhandled(move |_, what| received.push(what.to_string()))

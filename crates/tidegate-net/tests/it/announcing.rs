@@ -3,15 +3,12 @@
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_loop::{Placement, Quiet};
-use tidegate_net::{
-    DrainAnnounced, Draining, Handler, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder,
-    Server, UserEvent,
-};
+use tidegate_net::{DrainAnnounced, Draining, Handler, NetGroup, PipelineBuilder, Server};
 use tidegate_testkit::{Log, until};
 
+use crate::acts::Acts;
 use crate::backlog::hold;
 use crate::roaming::roaming;
 use crate::{dial, group, group_by, round_trip, serve};
@@ -20,32 +17,25 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Responds to each byte with `k` (keep) or `c` (close next), and logs what it is told of a drain.
-struct Answers(Log<&'static str>);
-
-impl Inbound for Answers {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn answer(log: Log<&'static str>) -> Acts {
+    Acts::on_read(|_, ctx| {
         assert_eq!(ctx.is_draining(), ctx.channel().is_draining());
         ctx.write_and_flush(if ctx.is_draining() { "c" } else { "k" });
-    }
-
-    fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
+    })
+    .on_event(move |event, _| {
         if event.downcast_ref::<DrainAnnounced>().is_some() {
-            self.0.push("announced");
+            log.push("announced");
         } else if event.downcast_ref::<Draining>().is_some() {
-            self.0.push("draining");
+            log.push("draining");
         }
-    }
+    })
 }
 
 fn answers<P: Placement>(
     log: &Log<&'static str>,
 ) -> impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + use<P> {
     let log = log.clone();
-    move |p| p.add_handler("answers", Handler::inbound(Answers(log.clone())))
+    move |p| p.add_handler("answers", Handler::inbound(answer(log.clone())))
 }
 
 fn state(server: &Server) -> String {

@@ -13,6 +13,7 @@ use tidegate_net::{
 };
 use tidegate_testkit::{Gate, Log};
 
+use crate::acts::Acts;
 use crate::roaming::{Kind, roaming_with};
 use crate::{dial, group, group_by, serve};
 
@@ -42,21 +43,15 @@ impl Inbound for Counts {
 const MANY: usize = 40;
 
 /// Replies once and closes the connection.
-struct Replies;
-
-impl Inbound for Replies {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn replies() -> Acts {
+    Acts::on_read(|bytes, ctx| {
         ctx.write(bytes);
         ctx.close_when_flushed();
-    }
+    })
 }
 
 fn answers<P: tidegate_loop::Placement>(p: PipelineBuilder<P>) -> PipelineBuilder<P> {
-    p.add_handler("answers", tidegate_net::Handler::inbound(Replies))
+    p.add_handler("answers", tidegate_net::Handler::inbound(replies()))
 }
 
 /// Blocks the only event loop of a group until the returned gate is opened.
@@ -144,23 +139,17 @@ fn on_roaming_loops_as_well() {
 #[test]
 fn the_deadline_holds_for_them() {
     /// Sends nothing, and logs that its server drains.
-    struct Silent(Log<&'static str>);
-    impl Inbound for Silent {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Nothing;
-        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
-        fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
+    fn silent(log: Log<&'static str>) -> Acts {
+        Acts::on_read(|_, _| ()).on_event(move |event, _| {
             if event.downcast_ref::<Draining>().is_some() {
-                self.0.push("draining");
+                log.push("draining");
             }
-        }
+        })
     }
     let clock = ManualClock::new();
     let group = group_by(&clock);
-    let log = Log::new();
-    let own = log.clone();
-    let server = serve(&group, move |p| p.add("silent", Silent(own.clone())));
+    let (log, own) = Log::pair();
+    let server = serve(&group, move |p| p.add("silent", silent(own.clone())));
     let go_on = hold(&group);
     let client = dial(&server);
     let drained = server.drain(Duration::from_secs(10));
@@ -178,8 +167,7 @@ fn the_deadline_holds_for_them() {
 /// many its handler had read when it was notified. The channel reads 16 bytes in a turn.
 fn read_before_the_drain(bytes: usize) -> usize {
     let group = group(1);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let options = ChannelOptions {
         read_size: ReadSize::fixed(16).unwrap(),
         reads_per_turn: 1,

@@ -14,6 +14,7 @@ use tidegate_net::{
 use tidegate_promise::{Completion, Failure};
 use tidegate_testkit::Log;
 
+use crate::acts::Acts;
 use crate::{Echo, dial, round_trip, serve};
 
 /// Echoes lines. Logs errors, which end the connection.
@@ -102,8 +103,7 @@ fn an_oversized_frame_ends_its_connection_alone() {
 #[test]
 fn garbage_ends_its_connection_alone() {
     let group = tidegate_net::pinned("io", 1).unwrap();
-    let errors = Log::new();
-    let to = errors.clone();
+    let (errors, to) = Log::pair();
     let server = serve(&group, move |p| {
         let lines = Lines {
             errors: to.clone(),
@@ -213,18 +213,12 @@ fn options_reach_the_sockets_of_clients_and_of_a_servers_connections() {
         linger: Some(Duration::ZERO),
         ..ChannelOptions::default()
     };
-    struct Leaves;
-    impl Inbound for Leaves {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Nothing;
-        fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
-            ctx.close();
-        }
+    fn leaves() -> Acts {
+        Acts::on_read(|_, ctx| ctx.close())
     }
     let server = Server::builder(&bench.group)
         .options(options)
-        .pipeline(|p| p.add("leaves", Leaves))
+        .pipeline(|p| p.add("leaves", leaves()))
         .bind("127.0.0.1:0");
     let mut client = dial(&server.wait().unwrap());
     client.write_all(b"go").unwrap();

@@ -11,38 +11,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_loop::{BlockOnError, EventLoop, sleep};
-use tidegate_net::{Client, Inbound, InboundContext, NetGroup, Nothing, Server, block_on};
+use tidegate_net::{Client, NetGroup, Server, block_on};
 use tidegate_promise::{SharedPromise, promise};
 use tidegate_testkit::Gate;
 
+use crate::acts::Acts;
 use crate::{Echo, dial, group, round_trip, serve};
 
 /// Completes a promise with the first bytes, and with the thread that read them.
-struct Hears(SharedPromise<(Bytes, ThreadId)>);
-
-impl Inbound for Hears {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
-        let _ = self.0.try_succeed((bytes, thread::current().id()));
-    }
+fn hears(promise: SharedPromise<(Bytes, ThreadId)>) -> Acts {
+    Acts::on_read(move |bytes, _| {
+        let _ = promise.try_succeed((bytes, thread::current().id()));
+    })
 }
 
 /// Completes a promise when its connection is open.
-struct Opens(SharedPromise<()>);
-
-impl Inbound for Opens {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn active(&mut self, _: &mut InboundContext<'_, Self>) {
-        let _ = self.0.try_succeed(());
-    }
-
-    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+fn opens(promise: SharedPromise<()>) -> Acts {
+    Acts::on_read(|_, _| ()).on_active(move |_| {
+        let _ = promise.try_succeed(());
+    })
 }
 
 /// Connects to `server` from the event loop of `here`, and returns what the server sends back.
@@ -50,7 +37,7 @@ async fn ask(here: &NetGroup, server: &Server) -> (Bytes, ThreadId) {
     let (promise, heard) = promise();
     let promise = promise.share();
     let client = Client::builder(here)
-        .pipeline(move |p| p.add("hears", Hears(promise.clone())))
+        .pipeline(move |p| p.add("hears", hears(promise.clone())))
         .build();
     let channel = client.connect(server.local_addr()).await.unwrap();
     channel.write_and_flush("hello");
@@ -114,7 +101,7 @@ fn at_the_end_servers_and_connections_are_closed() {
         let (promise, opened) = promise();
         let promise = promise.share();
         let server = Server::builder(&here)
-            .pipeline(move |p| p.add("opens", Opens(promise.clone())))
+            .pipeline(move |p| p.add("opens", opens(promise.clone())))
             .bind("127.0.0.1:0")
             .await
             .unwrap();

@@ -3,32 +3,23 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_net::{
-    ChannelOptions, Client, Datagram, Deregistered, EmbeddedChannel, Handler, Inbound,
-    InboundContext, Nothing, PipelineChange, Registered, UserEvent,
+    Client, Datagram, Deregistered, EmbeddedChannel, Handler, PipelineChange, Registered,
 };
 use tidegate_testkit::{Counter, DropCount, Log};
 
-use crate::{Echo, dial, first, giving, group};
+use crate::acts::Acts;
+use crate::{Echo, dial, first, giving, group, half_closure};
 
 /// Logs when its channel is registered or deregistered.
-struct LogEvents(Log<&'static str>);
-
-impl Inbound for LogEvents {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
-
-    fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
+fn log_events(log: Log<&'static str>) -> Acts {
+    Acts::on_read(|_, _| ()).on_event(move |event, _| {
         if event.downcast_ref::<Deregistered>().is_some() {
-            self.0.push("off");
+            log.push("off");
         } else if event.downcast_ref::<Registered>().is_some() {
-            self.0.push("on");
+            log.push("on");
         }
-    }
+    })
 }
 
 #[test]
@@ -73,8 +64,7 @@ fn a_cancelled_change_whose_drop_panics_does_not_hurt_the_channel() {
 fn a_change_cannot_be_cancelled_while_it_is_made() {
     let mut embedded = EmbeddedChannel::new(|p| p).unwrap();
     let (sender, receiver) = std::sync::mpsc::channel::<tidegate_promise::Completion<()>>();
-    let seen = Log::new();
-    let own = seen.clone();
+    let (seen, own) = Log::pair();
     let change = embedded.channel().change(move || {
         let change = receiver.recv().unwrap();
         own.push(change.cancel());
@@ -88,9 +78,8 @@ fn a_change_cannot_be_cancelled_while_it_is_made() {
 
 #[test]
 fn a_cancelled_deregistration_leaves_the_channel_on_its_loop() {
-    let log = Log::new();
-    let own = log.clone();
-    let mut embedded = EmbeddedChannel::new(|p| p.add("notes", LogEvents(own))).unwrap();
+    let (log, own) = Log::pair();
+    let mut embedded = EmbeddedChannel::new(|p| p.add("notes", log_events(own))).unwrap();
     let channel = embedded.channel();
     assert!(channel.deregister().cancel());
     embedded.run();
@@ -115,11 +104,7 @@ fn a_cancelled_deregistration_leaves_the_channel_on_its_loop() {
 
 #[test]
 fn a_cancelled_half_close_leaves_both_halves_open() {
-    let options = ChannelOptions {
-        half_closure: true,
-        ..ChannelOptions::default()
-    };
-    let mut embedded = EmbeddedChannel::with_options(options, |p| p).unwrap();
+    let mut embedded = EmbeddedChannel::with_options(half_closure(), |p| p).unwrap();
     let channel = embedded.channel();
     assert!(channel.shutdown_output().cancel());
     embedded.run();

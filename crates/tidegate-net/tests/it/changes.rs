@@ -151,8 +151,7 @@ fn flushed(
     before: impl Fn(PipelineBuilder, &Log<&'static str>) -> PipelineBuilder,
     change: impl Fn(&Log<&'static str>) -> Vec<PipelineChange> + 'static,
 ) -> Vec<&'static str> {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let changes = move || change(&own);
     let build = |p| {
         let changes = ChangesAndFlushes(changes, log.clone());

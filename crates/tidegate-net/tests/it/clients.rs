@@ -14,8 +14,7 @@ use crate::{Echo, LogReads, group, group_by, serve};
 fn a_client_connects_and_the_completion_has_the_channel() {
     let group = group(2);
     let server = serve(&group, |p| p.add("echo", Echo));
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let client = Client::builder(&group)
         .pipeline(move |p| p.add("hears", LogReads(own.clone())))
         .build();

@@ -21,8 +21,7 @@ fn is_closed(write: Completion<()>) -> bool {
 }
 
 fn logging_reads(options: ChannelOptions) -> (EmbeddedChannel, Log<Bytes>) {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let channel =
         EmbeddedChannel::with_options(options, |p| p.add("hears", LogReads(own))).unwrap();
     (channel, log)

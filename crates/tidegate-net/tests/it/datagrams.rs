@@ -3,13 +3,13 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use tidegate_net::{
-    Channel, ChannelOptions, Client, Datagram, Inbound, InboundContext, NetError, NetGroup,
-    Nothing, WaterMarks,
+    Channel, Client, Datagram, Inbound, InboundContext, NetError, NetGroup, Nothing,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 
 use crate::group;
+use crate::marks;
 
 /// More than fits into any datagram.
 const TOO_LARGE: usize = 70_000;
@@ -65,8 +65,7 @@ impl Inbound for Burst {
 }
 
 fn burst(count: usize, size: usize, to: SocketAddr) -> (Burst, Log<Failure>) {
-    let errors = Log::new();
-    let own = errors.clone();
+    let (errors, own) = Log::pair();
     let burst = Burst {
         count,
         size,
@@ -114,8 +113,7 @@ fn a_datagram_that_is_too_large_is_an_error_that_names_it_and_is_counted() {
 
 #[test]
 fn a_lost_datagram_without_a_handler_goes_to_the_hook_and_the_channel_stays_open() {
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let loops = NetGroup::builder("io").loops(1);
     let loops = loops.on_unhandled(move |_, what| received.push(what.to_string()));
     let group = loops.build().unwrap();
@@ -155,11 +153,7 @@ fn datagrams_count_for_the_water_marks_until_they_are_sent() {
     let group = group(1);
     let (peer, to) = socket();
     let (burst, errors) = burst(3, 1000, to);
-    let options = ChannelOptions {
-        marks: WaterMarks::new(500, 1500, 2500).unwrap(),
-        ..ChannelOptions::default()
-    };
-    let client = Client::builder(&group).options(options);
+    let client = Client::builder(&group).options(marks(500, 1500, 2500));
     let client = client
         .pipeline(move |p| p.add("burst", burst.clone()))
         .build();

@@ -64,8 +64,7 @@ impl Inbound for Sets {
 }
 
 fn sets() -> (EmbeddedChannel, Log<String>) {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let channel = EmbeddedChannel::new(|p| {
         p.add(
             "sets",
@@ -169,8 +168,7 @@ fn a_panic_in_it_is_an_error_event_and_the_others_are_delivered() {
 
 #[test]
 fn handlers_do_not_share_keys_and_a_removed_handler_receives_none() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     /// Sets deadline 0 when it is added.
     struct Waits(Sets, Duration);
     impl Inbound for Waits {
@@ -213,8 +211,7 @@ fn handlers_do_not_share_keys_and_a_removed_handler_receives_none() {
 fn sockets_of_pinned_and_roaming_loops_keep_deadlines() {
     let clock = ManualClock::new();
     let pinned = group_by(&clock);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = serve(&pinned, move |p| {
         let log = own.clone();
         p.add("sets", Sets { name: "a", log })

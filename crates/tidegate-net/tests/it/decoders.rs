@@ -5,9 +5,10 @@ use bytes::Bytes;
 use tidegate_net::handlers::{
     DelimiterFrames, FixedFrames, LengthField, LengthFrames, LineFrames, ProxyProtocol, Strings,
 };
-use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, PipelineBuilder};
-use tidegate_promise::Failure;
+use tidegate_net::{EmbeddedChannel, NetError, PipelineBuilder};
 use tidegate_testkit::{Log, Rng, model, short_or_long};
+
+use crate::acts::Acts;
 
 /// The output of a decoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,25 +21,16 @@ enum Out {
 }
 
 /// Logs the output of the decoder before it, and handles errors so that the channel stays open.
-struct Collects(Log<Out>);
-
-impl Inbound for Collects {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, frame: Bytes, _: &mut InboundContext<'_, Self>) {
-        self.0.push(Out::Frame(frame));
-    }
-
-    fn error(&mut self, why: Failure, _: &mut InboundContext<'_, Self>) {
+fn collects(log: Log<Out>) -> Acts {
+    let in_read = log.clone();
+    Acts::on_read(move |frame, _| in_read.push(Out::Frame(frame))).on_error(move |why, _| {
         let out = match why.downcast_ref::<NetError>() {
             Some(NetError::FrameTooLong { .. }) => Out::TooLong,
             Some(NetError::ProtocolViolation(_)) => Out::Garbage,
             _ => Out::Other(why.to_string()),
         };
-        self.0.push(out);
-    }
+        log.push(out);
+    })
 }
 
 /// Feeds `pieces` to the decoder that `add` adds, and returns its output.
@@ -47,7 +39,7 @@ fn decode(
     pieces: impl IntoIterator<Item = Bytes>,
 ) -> Vec<Out> {
     let log = Log::new();
-    let end = Collects(log.clone());
+    let end = collects(log.clone());
     let mut channel = EmbeddedChannel::new(|p| add(p).add("end", end)).unwrap();
     for piece in pieces {
         channel.write_inbound(piece);

@@ -9,13 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_loop::Quiet;
 use tidegate_net::{
-    AnyMessage, ChannelOptions, EmbeddedChannel, Handler, HandlerContext, Inbound, InboundContext,
-    NetError, Nothing, Outbound, OutboundContext, PipelineChange, Server, UserEvent, WaterMarks,
+    AnyMessage, EmbeddedChannel, Handler, HandlerContext, Inbound, InboundContext, NetError,
+    Nothing, Outbound, OutboundContext, PipelineChange, Server, UserEvent,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::{Counter, Log};
 
-use crate::{Echo, dial, group, group_by, roaming, round_trip, serve};
+use crate::acts::Acts;
+use crate::{Echo, dial, group, group_by, marks, roaming, round_trip, serve};
 
 /// How each method of an `Everything` handler ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -264,21 +265,16 @@ fn a_chain_that_is_cut_says_so_and_fails_what_was_on_its_way() {
             ctx.fire_event(UserEvent::new("flushed"));
         }
     }
-    struct Flushes(Log<tidegate_promise::Completion<()>>);
-    impl Inbound for Flushes {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Bytes;
-        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
-        fn event(&mut self, _: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+    fn flushes(log: Log<tidegate_promise::Completion<()>>) -> Acts {
+        Acts::on_read(|_, _| ()).on_event(move |_, ctx| {
             ctx.flush();
-            self.0.push(ctx.write_with("never"));
-            self.0.push(ctx.write_and_flush_with("never"));
-            self.0.push(ctx.flush_with());
-        }
+            log.push(ctx.write_with("never"));
+            log.push(ctx.write_and_flush_with("never"));
+            log.push(ctx.flush_with());
+        })
     }
     let writes = Log::new();
-    let flushes = Flushes(writes.clone());
+    let flushes = flushes(writes.clone());
     let mut channel =
         EmbeddedChannel::new(|p| p.add_duplex("circle", Circle).add("flushes", flushes)).unwrap();
     channel.receive("x");
@@ -365,13 +361,6 @@ impl Inbound for Apologises {
     }
 }
 
-fn narrow() -> ChannelOptions {
-    ChannelOptions {
-        marks: WaterMarks::new(100, 200, 500).unwrap(),
-        ..ChannelOptions::default()
-    }
-}
-
 #[test]
 fn a_refused_write_in_a_refusal_event_is_not_reported_until_a_write_is_accepted() {
     let received = Counter::new();
@@ -380,7 +369,7 @@ fn a_refused_write_in_a_refusal_event_is_not_reported_until_a_write_is_accepted(
         closes: false,
     };
     let mut channel =
-        EmbeddedChannel::with_options(narrow(), |p| p.add("handler", handler)).unwrap();
+        EmbeddedChannel::with_options(marks(100, 200, 500), |p| p.add("handler", handler)).unwrap();
     channel.set_room(Some(0));
     channel.receive(vec![0; 350]);
     assert_eq!(received.count(), 0);
@@ -399,21 +388,16 @@ fn a_refused_write_in_a_refusal_event_is_not_reported_until_a_write_is_accepted(
 
 #[test]
 fn a_handler_that_writes_through_its_channel_in_a_refusal_event_is_notified_once() {
-    struct ByChannel(Counter);
-    impl Inbound for ByChannel {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Nothing;
-        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
-        fn error(&mut self, _: Failure, ctx: &mut InboundContext<'_, Self>) {
-            self.0.hit();
+    fn by_channel(count: Counter) -> Acts {
+        Acts::on_read(|_, _| ()).on_error(move |_, ctx| {
+            count.hit();
             ctx.channel().write_and_flush(vec![0; 450]);
-        }
+        })
     }
     let received = Counter::new();
-    let handler = ByChannel(received.clone());
+    let handler = by_channel(received.clone());
     let mut channel =
-        EmbeddedChannel::with_options(narrow(), |p| p.add("handler", handler)).unwrap();
+        EmbeddedChannel::with_options(marks(100, 200, 500), |p| p.add("handler", handler)).unwrap();
     channel.channel().write(vec![0; 450]);
     channel.run();
     assert_eq!(received.count(), 1);
@@ -496,7 +480,7 @@ fn a_client_that_never_reads_is_closed_and_others_are_served() {
     let received = Counter::new();
     let own = received.clone();
     let server = Server::builder(&group)
-        .options(narrow())
+        .options(marks(100, 200, 500))
         .pipeline(move |p| {
             let received = own.clone();
             p.add(

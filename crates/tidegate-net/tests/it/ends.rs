@@ -10,33 +10,25 @@ use tidegate_core::{ManualClock, Task};
 use tidegate_loop::{EventLoop, Placement, Quiet};
 use tidegate_net::{
     Client, DrainReport, Draining, Inbound, InboundContext, NetGroup, Nothing, Outbound,
-    OutboundContext, Server, UserEvent,
+    OutboundContext, Server,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Promise, promise};
 use tidegate_testkit::{Gate, Log};
 
+use crate::acts::Acts;
 use crate::{Echo, LogChannel, dial, first, giving, group_by, round_trip, serve};
 
 /// Logs that its connection is open, and that its server drains.
-struct LogEvents(Log<&'static str>);
-
-impl Inbound for LogEvents {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn active(&mut self, _: &mut InboundContext<'_, Self>) {
-        self.0.push("active");
-    }
-
-    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
-
-    fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
-        if event.downcast_ref::<Draining>().is_some() {
-            self.0.push("draining");
-        }
-    }
+fn log_events(log: Log<&'static str>) -> Acts {
+    let in_active = log.clone();
+    Acts::on_read(|_, _| ())
+        .on_active(move |_| in_active.push("active"))
+        .on_event(move |event, _| {
+            if event.downcast_ref::<Draining>().is_some() {
+                log.push("draining");
+            }
+        })
 }
 
 #[test]
@@ -44,9 +36,8 @@ fn drains_that_overlap_end_at_their_own_deadlines_and_notify_once() {
     let clock = ManualClock::new();
     let loops = NetGroup::builder("io").loops(1).clock(&clock);
     let group = loops.build().unwrap();
-    let log = Log::new();
-    let own = log.clone();
-    let server = serve(&group, move |p| p.add("notes", LogEvents(own.clone())));
+    let (log, own) = Log::pair();
+    let server = serve(&group, move |p| p.add("notes", log_events(own.clone())));
     let _client = dial(&server);
     log.wait_for(1);
     let late = server.drain(Duration::from_secs(20));
@@ -81,7 +72,7 @@ fn a_connection_that_reaches_its_loop_during_a_drain_is_notified_of_it() {
                 gates.0.open();
                 gates.1.wait();
             }
-            p.add("notes", LogEvents(own.clone()))
+            p.add("notes", log_events(own.clone()))
         })
         .bind("127.0.0.1:0");
     let server = server.wait().unwrap();
@@ -185,8 +176,7 @@ fn a_server_without_handles_frees_its_port() {
 
 #[test]
 fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
-    let unhandled = Log::new();
-    let received = unhandled.clone();
+    let (unhandled, received) = Log::pair();
     let loops = NetGroup::builder("io")
         .loops(1)
         .on_unhandled(move |_, what| received.push(what.to_string()));
@@ -246,8 +236,7 @@ fn a_drain_cuts_connections_whose_handlers_hold_the_close_back() {
     let clock = ManualClock::new();
     let loops = NetGroup::builder("io").loops(1).clock(&clock);
     let group = loops.build().unwrap();
-    let log = Log::new();
-    let gives = log.clone();
+    let (log, gives) = Log::pair();
     let server = serve(&group, move |p| {
         p.add("gives", LogChannel(gives.clone()))
             .add_duplex("holds", Holds)
@@ -267,15 +256,8 @@ fn a_drain_cuts_connections_whose_handlers_hold_the_close_back() {
 
 #[test]
 fn a_pair_of_channels_whose_completion_is_dropped_is_closed() {
-    struct Ends(Log<()>);
-    impl Inbound for Ends {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Nothing;
-        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
-        fn inactive(&mut self, _: &mut InboundContext<'_, Self>) {
-            self.0.push(());
-        }
+    fn ends(log: Log<()>) -> Acts {
+        Acts::on_read(|_, _| ()).on_inactive(move |_| log.push(()))
     }
     let group = tidegate_net::pinned("io", 1).unwrap();
     let (gate, log) = (Gate::new(), Log::new());
@@ -283,8 +265,8 @@ fn a_pair_of_channels_whose_completion_is_dropped_is_closed() {
     group.next().execute(move || held.wait()).unwrap();
     let (one, other) = (log.clone(), log.clone());
     let pair = group.local_pair(
-        move |p| p.add("ends", Ends(one.clone())),
-        move |p| p.add("ends", Ends(other.clone())),
+        move |p| p.add("ends", ends(one.clone())),
+        move |p| p.add("ends", ends(other.clone())),
     );
     assert!(pair.cancel());
     gate.open();

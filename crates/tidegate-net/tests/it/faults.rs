@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_net::{ChannelOptions, Client, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_net::{ChannelOptions, Client, NetGroup, Server};
 use tidegate_testkit::{Log, model};
 
+use crate::acts::Acts;
 use crate::{Echo, dial, round_trip, serve};
 
 #[test]
@@ -53,26 +53,21 @@ fn reset(client: &TcpStream) {
 #[test]
 fn every_write_completes_once_when_the_peer_vanishes() {
     /// Writes many times and logs the outcome of each write.
-    struct Pours(Log<bool>);
-    impl Inbound for Pours {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Bytes;
-        fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+    fn pours(log: Log<bool>) -> Acts {
+        Acts::on_read(move |_, ctx| {
             for _ in 0..100 {
-                let log = self.0.clone();
+                let log = log.clone();
                 ctx.write_with(vec![0; 100_000]).finally(move |outcome| {
                     log.push(matches!(outcome, tidegate_promise::Outcome::Success(_)));
                 });
                 ctx.flush();
             }
-        }
-        fn error(&mut self, _: tidegate_promise::Failure, _: &mut InboundContext<'_, Self>) {}
+        })
+        .on_error(|_, _| ())
     }
     let group = tidegate_net::pinned("io", 1).unwrap();
-    let log = Log::new();
-    let own = log.clone();
-    let server = serve(&group, move |p| p.add("pours", Pours(own.clone())));
+    let (log, own) = Log::pair();
+    let server = serve(&group, move |p| p.add("pours", pours(own.clone())));
     let mut client = dial(&server);
     client.write_all(b"go").unwrap();
     client.read_exact(&mut [0; 1000]).unwrap();
@@ -87,22 +82,16 @@ fn every_write_completes_once_when_the_peer_vanishes() {
 
 #[test]
 fn waiting_for_a_channel_inside_a_handler_is_refused() {
-    struct Waits(Log<String>);
-    impl Inbound for Waits {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Bytes;
-        fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+    fn waits(log: Log<String>) -> Acts {
+        Acts::on_read(move |_, ctx| {
             let sent = ctx.write_with("x");
-            self.0.push(sent.wait().unwrap_err().to_string());
-            self.0
-                .push(ctx.channel().closed().wait().unwrap_err().to_string());
-        }
+            log.push(sent.wait().unwrap_err().to_string());
+            log.push(ctx.channel().closed().wait().unwrap_err().to_string());
+        })
     }
     let group = tidegate_net::pinned("io", 1).unwrap();
-    let log = Log::new();
-    let own = log.clone();
-    let server = serve(&group, move |p| p.add("waits", Waits(own.clone())));
+    let (log, own) = Log::pair();
+    let server = serve(&group, move |p| p.add("waits", waits(own.clone())));
     dial(&server).write_all(b"go").unwrap();
     log.wait_for(2);
     for refused in log.take() {

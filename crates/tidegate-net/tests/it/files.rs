@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_net::handlers::{LengthField, LengthPrefix, Logging, WriteTimeout};
 use tidegate_net::{
-    Channel, ChannelOptions, EmbeddedChannel, FileRange, Inbound, InboundContext, NetError,
-    NetGroup, Nothing, WaterMarks,
+    Channel, ChannelOptions, EmbeddedChannel, FileRange, NetError, NetGroup, WaterMarks,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Failure, Outcome};
 use tidegate_testkit::{Log, until};
 
+use crate::acts::Acts;
 use crate::{LogReads, dial, first, giving, group, serve};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -66,21 +65,15 @@ pub(crate) fn content(len: usize) -> Vec<u8> {
 }
 
 /// Responds to each read with a part of a file between two lines.
-struct SendsPart(FileRange);
-
-impl Inbound for SendsPart {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn sends_part(part: FileRange) -> Acts {
+    Acts::on_read(move |bytes, ctx| {
         ctx.output().extend_from_slice(b"head ");
-        ctx.write_file(self.0.clone());
-        ctx.write_file(self.0.clone());
+        ctx.write_file(part.clone());
+        ctx.write_file(part.clone());
         ctx.output().extend_from_slice(b" tail");
         ctx.give_back(bytes);
         ctx.flush();
-    }
+    })
 }
 
 fn expected(part: &[u8]) -> Vec<u8> {
@@ -93,7 +86,7 @@ fn a_handler_sends_a_file_between_its_bytes() {
     for range in [0..300_000, 7..200_000, 5..6, 9..9] {
         let part = file.range(range.clone());
         let group = group(1);
-        let server = serve(&group, move |p| p.add("sends", SendsPart(part.clone())));
+        let server = serve(&group, move |p| p.add("sends", sends_part(part.clone())));
         let mut client = dial(&server);
         let whole = content(300_000);
         let expected = expected(&whole[range.start as usize..range.end as usize]);
@@ -114,7 +107,7 @@ fn a_roaming_channel_and_a_local_one_send_files() {
     let roaming = tidegate_net::roaming("roam", 1, &workers).unwrap();
     let own = part.clone();
     let server = tidegate_net::Server::builder(&roaming)
-        .pipeline(move |p| p.add("sends", SendsPart(own.clone())))
+        .pipeline(move |p| p.add("sends", sends_part(own.clone())))
         .bind("127.0.0.1:0")
         .wait()
         .unwrap();
@@ -125,8 +118,7 @@ fn a_roaming_channel_and_a_local_one_send_files() {
     client.read_exact(&mut received).unwrap();
     assert!(received == expected);
 
-    let bytes = Log::new();
-    let own = bytes.clone();
+    let (bytes, own) = Log::pair();
     let pinned = group(1);
     let (one, _other) = pinned
         .local_pair(|p| p, move |p| p.add("reads", LogReads(own.clone())))
@@ -391,8 +383,7 @@ fn a_handler_that_takes_bytes_refuses_a_file_unless_it_passes_it_on() {
         Some(NetError::TypeMismatch { .. })
     ));
 
-    let lines = Log::new();
-    let own = lines.clone();
+    let (lines, own) = Log::pair();
     let logging = Logging::new(move |line: &str| own.push(line.to_owned()));
     let mut logged = EmbeddedChannel::new(|p| p.add_duplex("log", logging)).unwrap();
     let sent = logged.channel().write_and_flush_with(file.range(0..10));
@@ -408,30 +399,23 @@ fn a_handler_that_takes_bytes_refuses_a_file_unless_it_passes_it_on() {
 }
 
 /// Writes a file as soon as the channel is open, and logs its errors.
-struct Fails(FileRange, Log<Failure>);
-
-impl Inbound for Fails {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
-
-    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        let sent = ctx.write_file_with(self.0.clone());
-        ctx.flush();
-        let log = self.1.clone();
-        sent.finally(move |outcome| {
-            if let Outcome::Failure(why) = outcome {
-                log.push(why.clone());
-            }
-        });
-    }
-
-    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        self.1.push(why);
-        ctx.close();
-    }
+fn fails(part: FileRange, log: Log<Failure>) -> Acts {
+    let in_active = log.clone();
+    Acts::on_read(|_, _| ())
+        .on_active(move |ctx| {
+            let sent = ctx.write_file_with(part.clone());
+            ctx.flush();
+            let log = in_active.clone();
+            sent.finally(move |outcome| {
+                if let Outcome::Failure(why) = outcome {
+                    log.push(why.clone());
+                }
+            });
+        })
+        .on_error(move |why, ctx| {
+            log.push(why);
+            ctx.close();
+        })
 }
 
 #[test]
@@ -439,7 +423,7 @@ fn handlers_get_the_error_of_a_file_that_is_too_short() {
     let file = TestFile::new(10);
     let errors = Log::new();
     let (part, own) = (file.range(0..20), errors.clone());
-    let mut embedded = EmbeddedChannel::new(|p| p.add("fails", Fails(part, own))).unwrap();
+    let mut embedded = EmbeddedChannel::new(|p| p.add("fails", fails(part, own))).unwrap();
     embedded.run();
     assert!(!embedded.is_open());
     let errors = errors.take();

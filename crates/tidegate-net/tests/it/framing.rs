@@ -7,30 +7,20 @@ use tidegate_net::handlers::{
     ProxyProtocol,
 };
 use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing, Outbound,
-    OutboundContext, PipelineBuilder, PipelineChange, WaterMarks,
+    EmbeddedChannel, Handler, NetError, Outbound, OutboundContext, PipelineBuilder, PipelineChange,
 };
-use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 
+use crate::acts::Acts;
 use crate::handlers::{embedded, frames, same_however_it_is_cut};
+use crate::marks;
 
 /// Logs errors, so that they do not close the channel.
-struct Errors(Log<String>);
-
-impl Inbound for Errors {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Nothing;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.fire_read(bytes);
-    }
-
-    fn error(&mut self, why: Failure, _: &mut InboundContext<'_, Self>) {
+fn errors(log: Log<String>) -> Acts {
+    Acts::on_read(|bytes, ctx| ctx.fire_read(bytes)).on_error(move |why, _| {
         let why = why.downcast_ref::<NetError>().unwrap();
-        self.0.push(why.to_string());
-    }
+        log.push(why.to_string());
+    })
 }
 
 #[test]
@@ -64,10 +54,9 @@ fn the_delimiter_that_is_whole_first_counts_however_the_stream_is_cut() {
 
 #[test]
 fn a_delimiter_is_found_across_many_reads_and_after_a_frame_that_is_too_long() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let delimiter = DelimiterFrames::new(["<end>", "|"], 6).unwrap();
-    let mut channel = embedded(|p| p.add("frames", delimiter).add("errors", Errors(own)));
+    let mut channel = embedded(|p| p.add("frames", delimiter).add("errors", errors(own)));
     for byte in b"one<end>far too long<en<end>two|<e<end>" {
         channel.receive(vec![*byte]);
     }
@@ -149,20 +138,14 @@ fn a_field_beyond_the_longest_frame_is_refused() {
 }
 
 /// Removes the decoder before it after the first frame.
-struct Upgrades(&'static str);
-
-impl Inbound for Upgrades {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Nothing;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn upgrades(name: &'static str) -> Acts {
+    Acts::on_read(move |bytes, ctx| {
         let last = bytes == "up";
         ctx.fire_read(bytes);
         if last {
-            ctx.change(PipelineChange::remove(self.0)).unwrap();
+            ctx.change(PipelineChange::remove(name)).unwrap();
         }
-    }
+    })
 }
 
 #[test]
@@ -172,7 +155,7 @@ fn a_decoder_that_is_taken_out_passes_on_what_it_holds() {
         stream: &'static [u8],
         rest: &'static [u8],
     ) {
-        let mut channel = embedded(|p| add(p).add("upgrades", Upgrades("frames")));
+        let mut channel = embedded(|p| add(p).add("upgrades", upgrades("frames")));
         channel.receive(stream);
         channel.receive("more");
         let got = frames(&mut channel);
@@ -201,7 +184,7 @@ fn a_decoder_that_is_taken_out_passes_on_what_it_holds() {
 fn what_would_overtake_frames_that_are_under_way_is_an_error() {
     let assemble = |p: PipelineBuilder| {
         p.add("frames", LineFrames::max(20))
-            .add("upgrades", Upgrades("frames"))
+            .add("upgrades", upgrades("frames"))
     };
     let mut channel = embedded(assemble);
     channel.receive("up\ntwo\nrest");
@@ -246,10 +229,9 @@ fn undecoded_bytes_go_to_the_replacing_handler_and_are_dropped_at_the_end() {
 
 #[test]
 fn the_rest_of_a_frame_that_was_given_up_is_not_passed_on() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let frames_of = DelimiterFrames::new(["<end>"], 4).unwrap();
-    let mut channel = embedded(|p| p.add("frames", frames_of).add("errors", Errors(own)));
+    let mut channel = embedded(|p| p.add("frames", frames_of).add("errors", errors(own)));
     channel.receive("much too long<e");
     assert_eq!(log.take().len(), 1);
     drop(
@@ -263,13 +245,9 @@ fn the_rest_of_a_frame_that_was_given_up_is_not_passed_on() {
 
 #[test]
 fn a_frame_that_is_cancelled_or_refused_leaves_no_length_behind() {
-    let options = ChannelOptions {
-        marks: WaterMarks::new(100, 200, 1_000).unwrap(),
-        ..ChannelOptions::default()
-    };
     let prefix = || LengthPrefix::new(LengthField::u16()).unwrap();
     let assemble = |p: PipelineBuilder| p.add_outbound("prefix", prefix());
-    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    let mut channel = EmbeddedChannel::with_options(marks(100, 200, 1_000), assemble).unwrap();
     let handle = channel.channel();
     let cancelled = handle.write_with("cancelled");
     channel.run();

@@ -6,32 +6,20 @@ use std::net::{Shutdown, TcpListener};
 use bytes::Bytes;
 use tidegate_net::handlers::FlushConsolidation;
 use tidegate_net::{
-    Channel, ChannelOptions, Client, EmbeddedChannel, Inbound, InboundContext, InputShutdown,
-    NetError, Nothing, UserEvent,
+    Channel, Client, EmbeddedChannel, Inbound, InboundContext, InputShutdown, NetError, Nothing,
+    UserEvent,
 };
 use tidegate_pool::WorkerPool;
-use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 
+use crate::acts::Acts;
 use crate::roaming::roaming;
-use crate::{dial, group, serve};
-
-fn options() -> ChannelOptions {
-    ChannelOptions {
-        half_closure: true,
-        ..ChannelOptions::default()
-    }
-}
+use crate::{dial, group, half_closure, serve};
 
 /// Logs messages and errors.
-struct LogEvents(Log<String>);
-
-impl Inbound for LogEvents {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn log_events(log: Log<String>) -> Acts {
+    let in_read = log.clone();
+    Acts::on_read(move |bytes, ctx| {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if text == "bye" {
             ctx.write("good");
@@ -40,20 +28,16 @@ impl Inbound for LogEvents {
             ctx.write("too late");
             ctx.flush();
         }
-        self.0.push(text);
-    }
-
-    fn error(&mut self, why: Failure, _: &mut InboundContext<'_, Self>) {
-        self.0.push(why.to_string());
-    }
+        in_read.push(text);
+    })
+    .on_error(move |why, _| log.push(why.to_string()))
 }
 
 #[test]
 fn what_was_written_and_not_flushed_goes_before_the_end() {
-    let log = Log::new();
-    let own = log.clone();
+    let (_log, own) = Log::pair();
     let mut channel =
-        EmbeddedChannel::with_options(options(), |p| p.add("notes", LogEvents(own))).unwrap();
+        EmbeddedChannel::with_options(half_closure(), |p| p.add("notes", log_events(own))).unwrap();
     channel.channel().write("never ");
     channel.channel().write("flushed");
     let shut = channel.channel().shutdown_output();
@@ -68,13 +52,13 @@ fn a_handler_that_ends_its_half_sends_earlier_writes_and_nothing_after() {
     let log = Log::new();
     for held_back in [false, true] {
         let own = log.clone();
-        let mut channel = EmbeddedChannel::with_options(options(), |p| {
+        let mut channel = EmbeddedChannel::with_options(half_closure(), |p| {
             let p = if held_back {
                 p.add_duplex("fewer", FlushConsolidation::every(256))
             } else {
                 p
             };
-            p.add("notes", LogEvents(own))
+            p.add("notes", log_events(own))
         })
         .unwrap();
         channel.receive("bye");
@@ -121,18 +105,18 @@ fn a_write_after_the_end_of_its_half_fails_and_the_other_half_lives_on() {
     let log = Log::new();
     let (on_pinned, on_roaming) = (log.clone(), log.clone());
     let pinned = tidegate_net::pinned("io", 1).unwrap();
-    let client = Client::builder(&pinned).options(options());
+    let client = Client::builder(&pinned).options(half_closure());
     let client = client
-        .pipeline(move |p| p.add("notes", LogEvents(on_pinned.clone())))
+        .pipeline(move |p| p.add("notes", log_events(on_pinned.clone())))
         .build();
     a_late_write_fails_alone(&client.connect(address).wait().unwrap(), &listener, &log);
 
     let workers = WorkerPool::builder("workers").core(3).max(3);
     let workers = workers.build().unwrap();
     let roaming = tidegate_net::roaming("io", 1, &workers).unwrap();
-    let client = Client::builder(&roaming).options(options());
+    let client = Client::builder(&roaming).options(half_closure());
     let client = client
-        .pipeline(move |p| p.add("notes", LogEvents(on_roaming.clone())))
+        .pipeline(move |p| p.add("notes", log_events(on_roaming.clone())))
         .build();
     a_late_write_fails_alone(&client.connect(address).wait().unwrap(), &listener, &log);
 }
@@ -150,26 +134,20 @@ fn a_channel_that_is_aborted_resets_its_connection() {
 }
 
 /// Writes and flushes what it receives, then aborts.
-struct TakesBack;
-
-impl Inbound for TakesBack {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn takes_back() -> Acts {
+    Acts::on_read(|bytes, ctx| {
         ctx.write(bytes);
         ctx.flush();
         ctx.abort();
         ctx.flush();
-    }
+    })
 }
 
 #[test]
 fn what_was_flushed_before_an_abort_is_not_sent() {
     // Before the abort, in the same turn: by the handler, or by another part of the program.
     for early in [false, true] {
-        let mut channel = EmbeddedChannel::new(|p| p.add("back", TakesBack)).unwrap();
+        let mut channel = EmbeddedChannel::new(|p| p.add("back", takes_back())).unwrap();
         let done = early.then(|| channel.channel().write_and_flush_with("early"));
         channel.receive("late");
         assert!(!channel.is_open());
@@ -179,7 +157,7 @@ fn what_was_flushed_before_an_abort_is_not_sent() {
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let pinned = tidegate_net::pinned("io", 1).unwrap();
-    let client = Client::builder(&pinned).pipeline(|p| p.add("back", TakesBack));
+    let client = Client::builder(&pinned).pipeline(|p| p.add("back", takes_back()));
     let connecting = client.connect(listener.local_addr().unwrap());
     let (mut peer, _) = listener.accept().unwrap();
     connecting.wait().unwrap();
@@ -282,7 +260,7 @@ fn with_tls_in_front_the_end_is_the_close_notify_of_the_peer() {
     use crate::tls::{Authority, Pair, whole};
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
-    let mut pair = Pair::with_options(&server, &client, "a.test", &options());
+    let mut pair = Pair::with_options(&server, &client, "a.test", &half_closure());
     pair.server = EmbeddedChannel::new(|p| {
         p.add_duplex("tls", server.handler())
             .add("sums", Sums::default())

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_net::handlers::{Rate, TrafficShaping};
 use tidegate_net::{
-    Channel, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing,
-    PipelineBuilder, WaterMarks,
+    Channel, ChannelOptions, EmbeddedChannel, NetError, PipelineBuilder, WaterMarks,
 };
 use tidegate_promise::Completion;
 use tidegate_testkit::Log;
+
+use crate::acts::Acts;
 
 /// Checks that `close_when_flushed` ends in time, although a handler holds it back together with
 /// earlier writes.
@@ -91,16 +91,8 @@ fn a_flush_fails_if_something_was_written_after_the_end() {
 }
 
 /// Logs how many bytes may be written before the channel becomes unwritable.
-struct LogRoom(Log<usize>);
-
-impl Inbound for LogRoom {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        self.0.push(ctx.bytes_before_unwritable());
-    }
+fn log_room(log: Log<usize>) -> Acts {
+    Acts::on_read(move |_, ctx| log.push(ctx.bytes_before_unwritable()))
 }
 
 #[test]
@@ -112,9 +104,8 @@ fn the_largest_numbers_are_numbers_like_others() {
         close_timeout: Duration::MAX,
         ..ChannelOptions::default()
     };
-    let log = Log::new();
-    let own = log.clone();
-    let log_room = |p: PipelineBuilder| p.add("asks", LogRoom(own));
+    let (log, own) = Log::pair();
+    let log_room = |p: PipelineBuilder| p.add("asks", log_room(own));
     let mut channel = EmbeddedChannel::with_options(options, log_room).unwrap();
     channel.receive("how much?");
     assert_eq!(log.take(), [usize::MAX]);

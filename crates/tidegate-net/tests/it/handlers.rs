@@ -9,11 +9,14 @@ use tidegate_net::handlers::{
     Strings, TrafficShaping, WriteTimeout,
 };
 use tidegate_net::{
-    AnyMessage, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing,
-    PipelineBuilder, PipelineChange, UserEvent, WaterMarks,
+    AnyMessage, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, PipelineBuilder,
+    PipelineChange, UserEvent,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
+
+use crate::acts::Acts;
+use crate::{half_closure, marks, no_auto_read};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -134,8 +137,7 @@ fn a_frame_that_is_too_long_is_an_error_and_the_next_one_is_whole() {
         &["0123456789012345\nok\n"][..],
         &["01234567890", "12345", "6\nok\n"],
     ] {
-        let log = Log::new();
-        let own = log.clone();
+        let (log, own) = Log::pair();
         let mut channel = embedded(|p| p.add("lines", LineFrames::max(8)).add("takes", Takes(own)));
         for part in parts {
             channel.receive(*part);
@@ -145,8 +147,7 @@ fn a_frame_that_is_too_long_is_an_error_and_the_next_one_is_whole() {
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert!(errors[0].contains("at most 8 are allowed"));
     }
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let mut channel = embedded(|p| {
         p.add("frames", LengthFrames::new(LengthField::u16(), 8).unwrap())
             .add("takes", Takes(own))
@@ -204,8 +205,7 @@ fn a_prefix_too_small_for_the_length_fails_the_write() {
 
 #[test]
 fn what_is_not_text_is_an_error_or_replaced() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let mut strict = embedded(|p| {
         p.add_duplex("text", Strings::utf8())
             .add("takes", Takes(own))
@@ -220,8 +220,7 @@ fn what_is_not_text_is_an_error_or_replaced() {
 
 #[test]
 fn an_idle_channel_receives_idle_events_repeatedly() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let idle = Idle::new(10 * SECOND, 20 * SECOND, Duration::ZERO);
     let mut channel = embedded(|p| p.add_duplex("idle", idle).add("takes", Takes(own)));
     channel.advance(9 * SECOND);
@@ -243,8 +242,7 @@ fn an_idle_channel_receives_idle_events_repeatedly() {
 
 #[test]
 fn activity_moves_the_limit_without_a_new_timer() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let mut channel = embedded(|p| {
         p.add_duplex("idle", Idle::all(10 * SECOND))
             .add("takes", Takes(own))
@@ -282,20 +280,16 @@ fn a_write_timeout_watches_progress_and_not_the_clock_alone() {
 
 #[test]
 fn flushes_are_held_back_while_reading_and_let_out_at_the_end() {
-    struct Chatty;
-    impl Inbound for Chatty {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Bytes;
-        fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+    fn chatty() -> Acts {
+        Acts::on_read(|_, ctx| {
             ctx.write("x");
             ctx.flush();
-        }
+        })
     }
     let mut channel = embedded(|p| {
         p.add_duplex("flush", FlushConsolidation::every(100))
             .add("lines", LineFrames::max(9))
-            .add("chatty", Chatty)
+            .add("chatty", chatty())
     });
     channel.receive("1\n2\n3\n");
     assert_eq!((channel.sent().len(), channel.write_calls()), (3, 1));
@@ -332,10 +326,7 @@ fn traffic_is_slowed_down_both_ways_and_together() {
 
 #[test]
 fn writes_that_a_handler_holds_back_count_as_pending_and_are_sent_before_a_graceful_end() {
-    let options = ChannelOptions {
-        marks: WaterMarks::new(10, 100, 10_000).unwrap(),
-        ..ChannelOptions::default()
-    };
+    let options = marks(10, 100, 10_000);
     for half in [true, false] {
         let slow = TrafficShaping::new(None, Some(Rate::bytes_per_second(60)));
         let mut channel =
@@ -368,7 +359,7 @@ fn writes_that_a_handler_holds_back_count_as_pending_and_are_sent_before_a_grace
 fn a_flush_held_back_goes_out_before_a_graceful_close() {
     let mut channel = embedded(|p| {
         p.add_duplex("flush", FlushConsolidation::every(256))
-            .add("bye", Bye)
+            .add("bye", bye())
     });
     channel.receive("x");
     assert_eq!(channel.sent(), "bye");
@@ -376,23 +367,16 @@ fn a_flush_held_back_goes_out_before_a_graceful_close() {
 }
 
 /// Replies and closes during a read.
-struct Bye;
-
-impl Inbound for Bye {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn bye() -> Acts {
+    Acts::on_read(|_, ctx| {
         ctx.write("bye");
         ctx.close_when_flushed();
-    }
+    })
 }
 
 #[test]
 fn logging_writes_every_event() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let tell = Logging::new(move |line: &str| own.push(line.lines().next().unwrap().to_owned()));
     let mut channel = embedded(|p| p.add_duplex("log", tell));
     channel.receive("abc");
@@ -478,12 +462,8 @@ fn a_connection_that_ends_within_its_proxy_header_fails() {
         ("PROXY TCP4 192.0", true),
         ("PROXY UNKNOWN\r\n", false),
     ] {
-        let options = ChannelOptions {
-            half_closure: true,
-            ..ChannelOptions::default()
-        };
         let mut channel =
-            EmbeddedChannel::with_options(options, |p| p.add("proxy", ProxyProtocol::new()))
+            EmbeddedChannel::with_options(half_closure(), |p| p.add("proxy", ProxyProtocol::new()))
                 .unwrap();
         channel.receive(header);
         channel.end_input();
@@ -495,11 +475,7 @@ fn a_connection_that_ends_within_its_proxy_header_fails() {
 
 #[test]
 fn flow_control_passes_one_message_for_each_wish_and_all_once_reading_is_free() {
-    let options = ChannelOptions {
-        auto_read: false,
-        ..ChannelOptions::default()
-    };
-    let mut channel = EmbeddedChannel::with_options(options, |p| {
+    let mut channel = EmbeddedChannel::with_options(no_auto_read(), |p| {
         p.add("lines", LineFrames::max(80))
             .add_duplex("flow", FlowControl::new())
     })

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineBuilder};
 use tidegate_testkit::Log;
 
+use crate::acts::Acts;
 use crate::{dial, group, serve};
 
 /// Says what it has read, and then reads nothing more.
@@ -143,46 +144,26 @@ fn an_end_in_memory_reports_the_end_of_its_peer() {
 }
 
 /// Ends its channel at once.
-struct EndsAtOnce;
-
-impl Inbound for EndsAtOnce {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        ctx.close();
-    }
-
-    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+fn ends_at_once() -> Acts {
+    Acts::on_read(|_, _| ()).on_active(|ctx| ctx.close())
 }
 
 /// Reads nothing.
-struct ReadsNothing(Log<String>);
-
-impl Inbound for ReadsNothing {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        ctx.set_auto_read(false);
-        ctx.set_close_on_hang_up(true);
-    }
-
-    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
-
-    fn inactive(&mut self, _: &mut InboundContext<'_, Self>) {
-        self.0.push("closed".to_owned());
-    }
+fn reads_nothing(log: Log<String>) -> Acts {
+    Acts::on_read(|_, _| ())
+        .on_active(|ctx| {
+            ctx.set_auto_read(false);
+            ctx.set_close_on_hang_up(true);
+        })
+        .on_inactive(move |_| log.push("closed".to_owned()))
 }
 
 #[test]
 fn an_end_in_memory_reports_a_peer_that_has_ended_before_it_began() {
     let log = Log::new();
     let (group, own) = (group(1), log.clone());
-    let first = |p: PipelineBuilder| p.add("ends", EndsAtOnce);
-    let second = move |p: PipelineBuilder| p.add("nothing", ReadsNothing(own.clone()));
+    let first = |p: PipelineBuilder| p.add("ends", ends_at_once());
+    let second = move |p: PipelineBuilder| p.add("nothing", reads_nothing(own.clone()));
     let pair = group.local_pair(first, second);
     let (_near, _far) = pair.wait().unwrap();
     log.wait_for(1);

@@ -3,39 +3,28 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_net::handlers::{FlowControl, LineFrames, MessageLimit, Rate};
 use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, InputShutdown, Nothing,
-    PipelineBuilder, PipelineChange, UserEvent,
+    ChannelOptions, EmbeddedChannel, InputShutdown, PipelineBuilder, PipelineChange,
 };
 use tidegate_testkit::Log;
 
+use crate::acts::Acts;
 use crate::tls::{Authority, Pair};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Logs lines, and that the input has ended. Keeps every event from the next handlers.
-struct LogEnd(Log<String>);
-
-impl Inbound for LogEnd {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, line: Bytes, _: &mut InboundContext<'_, Self>) {
-        self.0.push(String::from_utf8_lossy(&line).into_owned());
-    }
-
-    fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
-        if event.downcast_ref::<InputShutdown>().is_some() {
-            self.0.push("end".to_owned());
-        }
-    }
-
-    fn inactive(&mut self, _: &mut InboundContext<'_, Self>) {
-        self.0.push("closed".to_owned());
-    }
+fn log_end(log: Log<String>) -> Acts {
+    let in_read = log.clone();
+    let in_event = log.clone();
+    Acts::on_read(move |line, _| in_read.push(String::from_utf8_lossy(&line).into_owned()))
+        .on_event(move |event, _| {
+            if event.downcast_ref::<InputShutdown>().is_some() {
+                in_event.push("end".to_owned());
+            }
+        })
+        .on_inactive(move |_| log.push("closed".to_owned()))
 }
 
 /// A channel that splits what it receives into lines, and logs what passes the other handlers.
@@ -65,7 +54,7 @@ impl Reader {
             };
             for with_tls in [false, true] {
                 let log = Log::new();
-                let end = LogEnd(log.clone());
+                let end = log_end(log.clone());
                 let lines = |p: PipelineBuilder| p.add("lines", LineFrames::max(80));
                 let behind = |p| holds(lines(p)).add("end", end);
                 let channel = match with_tls {

@@ -70,8 +70,7 @@ fn a_server_and_a_client_of_the_same_network_exchange_data() {
     let network = LocalNetwork::new();
     let group = group_on(&network, 2);
     let server = echo(&group).bind("127.0.0.1:0").wait().unwrap();
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let client = Client::builder(&group).pipeline(move |p| p.add("log", LogReads(own.clone())));
     let channel = client.build().connect(server.local_addr()).wait().unwrap();
     assert_eq!(channel.peer_addr(), Some(server.local_addr()));
@@ -87,8 +86,7 @@ fn a_server_and_a_client_of_the_same_network_exchange_data() {
 fn a_test_plays_both_sides() {
     let network = LocalNetwork::new();
     let group = group_on(&network, 1);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = Server::builder(&group).pipeline(move |p| {
         let p = p.add("log", LogChannel(own.clone()));
         p.add("echo", Echo)
@@ -191,8 +189,7 @@ fn a_listener_at_all_addresses_gets_what_no_other_gets() {
 fn listeners_that_share_a_port_get_connections_in_turn() {
     let network = LocalNetwork::new();
     let group = group_on(&network, 2);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = Server::builder(&group).pipeline(move |p| p.add("log", LogChannel(own.clone())));
     let server = server.listeners_per_port(2).bind("127.0.0.1:0");
     let server = server.wait().unwrap();
@@ -378,8 +375,7 @@ fn both_halves_end_apart() {
 fn a_channel_that_is_aborted_resets_its_connection() {
     let network = LocalNetwork::new();
     let group = group_on(&network, 1);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = Server::builder(&group).pipeline(move |p| p.add("log", LogChannel(own.clone())));
     let server = server.bind("127.0.0.1:0").wait().unwrap();
     let mut client = dial(&network, server.local_addr());

@@ -19,7 +19,7 @@ use tidegate_net::{
 };
 use tidegate_testkit::{Gate, Log};
 
-use crate::{dial, group, round_trip, serve};
+use crate::{dial, group, marks, round_trip, serve};
 
 async fn read(stream: &mut LocalStream) -> io::Result<Bytes> {
     poll_fn(|cx| stream.poll_read_bytes(cx)).await
@@ -86,8 +86,7 @@ fn a_local_future_echoes_over_tcp() {
 
 #[test]
 fn received_bytes_are_handed_out_and_written_bytes_are_taken_without_a_copy() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let mut channel = embedded(WaterMarks::default(), move |mut stream| async move {
         let bytes = read(&mut stream).await.unwrap();
         own.push(bytes.as_ptr() as usize);
@@ -105,8 +104,7 @@ fn received_bytes_are_handed_out_and_written_bytes_are_taken_without_a_copy() {
 #[test]
 fn the_end_and_failures_reach_the_reader() {
     for breaks in [false, true] {
-        let log = Log::new();
-        let own = log.clone();
+        let (log, own) = Log::pair();
         let mut channel = embedded(WaterMarks::default(), move |mut stream| async move {
             loop {
                 match read(&mut stream).await {
@@ -136,8 +134,7 @@ fn the_end_and_failures_reach_the_reader() {
 
 #[test]
 fn a_small_buffer_gets_the_bytes_in_parts() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let mut channel = embedded(WaterMarks::default(), move |mut stream| async move {
         let mut buffer = [0; 4];
         loop {
@@ -185,8 +182,7 @@ fn a_stream_that_is_not_read_stops_its_channel_and_reading_on_resumes_it() {
 
 #[test]
 fn a_writer_waits_above_the_mark_and_is_woken_below() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let marks = WaterMarks::new(500, 1500, 1 << 20).unwrap();
     let mut channel = embedded(marks, move |mut stream| async move {
         read(&mut stream).await.unwrap();
@@ -212,8 +208,7 @@ fn a_writer_waits_above_the_mark_and_is_woken_below() {
 fn a_large_write_is_taken_in_parts_that_the_marks_allow() {
     for marks in [(10, 5_000, 5_000), (10, 5_000, 20_000), (0, 0, 1_096)] {
         let marks = WaterMarks::new(marks.0, marks.1, marks.2).unwrap();
-        let log = Log::new();
-        let own = log.clone();
+        let (log, own) = Log::pair();
         let mut channel = embedded(marks, move |mut stream| async move {
             read(&mut stream).await.unwrap();
             write_all(&mut stream, vec![3; 100_000]).await.unwrap();
@@ -247,12 +242,8 @@ fn a_writer_behind_a_handler_that_makes_little_of_much_goes_on() {
         }
         let _ = read(&mut stream).await;
     });
-    let options = ChannelOptions {
-        marks: WaterMarks::new(500, 1500, 1 << 20).unwrap(),
-        ..ChannelOptions::default()
-    };
     let assemble = |p: PipelineBuilder| p.add_outbound("shrinks", Shrinks).add("take", take);
-    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    let mut channel = EmbeddedChannel::with_options(marks(500, 1500, 1 << 20), assemble).unwrap();
     channel.run();
     let sent = channel.sent();
     assert!(sent.len() >= 10 && sent.iter().all(|byte| *byte == b'x'));
@@ -342,8 +333,7 @@ fn a_stream_that_has_moved_to_another_local_future_goes_on() {
 
 #[test]
 fn a_future_whose_channel_is_closed_runs_on_and_its_stream_has_ended() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let mut channel = embedded(WaterMarks::default(), move |mut stream| async move {
         let end = read(&mut stream).await.map(|bytes| bytes.len());
         own.push(format!("{end:?}"));
@@ -392,8 +382,7 @@ fn an_open_channel_can_be_taken_over_and_its_stream_ends_with_the_handler() {
 #[test]
 fn a_drain_reaches_the_future() {
     let group = group(1);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = serve(&group, move |p| {
         let own = own.clone();
         p.add(
@@ -450,8 +439,7 @@ fn requests_before_the_end_are_answered_after_it() {
 
 /// Creates a group of one event loop, and the log of its hook for unhandled errors.
 fn group_with_hook() -> (NetGroup, Log<String>) {
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let hook = OnUnhandled::new(move |_, what| received.push(what.to_string()));
     let group = NetGroup::builder("io").loops(1).report_to(hook);
     (group.build().unwrap(), log)
@@ -460,8 +448,7 @@ fn group_with_hook() -> (NetGroup, Log<String>) {
 #[test]
 fn a_panic_of_the_future_goes_to_the_hook_and_is_why_the_channel_is_closed() {
     let (group, log) = group_with_hook();
-    let channels = Log::new();
-    let own = channels.clone();
+    let (channels, own) = Log::pair();
     let server = serve(&group, move |p| {
         let own = own.clone();
         p.add(
@@ -535,8 +522,7 @@ fn requests_before_a_close_notify_are_answered_after_it() {
             .add("echo", StreamHandler::local(echo))
     });
     let name = authority.client().name("localhost").unwrap();
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let client = tidegate_net::Client::builder(&group).pipeline(move |p| {
         let own = own.clone();
         let ask = |mut stream: LocalStream| async move {

@@ -5,6 +5,7 @@
 )]
 
 mod accepting;
+mod acts;
 mod announcing;
 mod backlog;
 mod bad_input;
@@ -75,7 +76,10 @@ use std::net::TcpStream;
 use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_net::internal::ChannelPlacement;
-use tidegate_net::{Channel, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, Server};
+use tidegate_net::{
+    Channel, ChannelOptions, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, ReadSize,
+    Server, WaterMarks,
+};
 use tidegate_testkit::Log;
 
 use self::echo::Echo;
@@ -111,6 +115,35 @@ impl Inbound for LogChannel {
     }
 }
 
+/// Returns options with these water marks and this bound.
+fn marks(low: usize, high: usize, cap: usize) -> ChannelOptions {
+    ChannelOptions {
+        marks: WaterMarks::new(low, high, cap).unwrap(),
+        ..ChannelOptions::default()
+    }
+}
+
+fn half_closure() -> ChannelOptions {
+    ChannelOptions {
+        half_closure: true,
+        ..ChannelOptions::default()
+    }
+}
+
+fn no_auto_read() -> ChannelOptions {
+    ChannelOptions {
+        auto_read: false,
+        ..ChannelOptions::default()
+    }
+}
+
+fn reading(read_size: ReadSize) -> ChannelOptions {
+    ChannelOptions {
+        read_size,
+        ..ChannelOptions::default()
+    }
+}
+
 /// Creates a group of pinned event loops, `io-0` and so on.
 fn group(loops: usize) -> NetGroup {
     tidegate_net::pinned("io", loops).unwrap()
@@ -134,8 +167,7 @@ fn serve<P: ChannelPlacement>(
 
 /// Creates a server that only logs its channels.
 fn giving(group: &NetGroup) -> (Server, Log<Channel>) {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = serve(group, move |p| p.add("gives", LogChannel(own.clone())));
     (server, log)
 }

@@ -18,8 +18,7 @@ const OVERHEAD: usize = 96;
 const KB: usize = 1000;
 
 fn server(group: &NetGroup, cap: usize) -> (Server, Log<Channel>) {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = Server::builder(group)
         .pipeline(move |p| p.add("gives", LogChannel(own.clone())))
         .max_memory(cap)
@@ -59,8 +58,7 @@ fn closed_end(client: &mut TcpStream) {
 
 #[test]
 fn above_the_cap_the_connection_that_holds_most_is_closed() {
-    let reports = Log::new();
-    let own = reports.clone();
+    let (reports, own) = Log::pair();
     let group = NetGroup::builder("io").loops(2);
     let group = group.on_unhandled(move |_, what| own.push(what.to_string()));
     let group = group.build().unwrap();
@@ -145,8 +143,7 @@ fn the_count_returns_to_zero_when_everything_is_sent() {
 #[test]
 fn bytes_of_incomplete_frames_count() {
     let group = group(1);
-    let lines = Log::new();
-    let own = lines.clone();
+    let (lines, own) = Log::pair();
     let server = Server::builder(&group)
         .pipeline(move |p| {
             p.add("lines", LineFrames::max(1000 * KB))
@@ -185,8 +182,7 @@ fn bytes_of_incomplete_frames_count() {
 #[test]
 fn a_half_closed_connection_counts_until_it_is_closed() {
     let group = group(1);
-    let channels = Log::new();
-    let own = channels.clone();
+    let (channels, own) = Log::pair();
     let server = Server::builder(&group)
         .options(ChannelOptions {
             half_closure: true,
@@ -298,8 +294,7 @@ impl Inbound for Blocks {
 
 #[test]
 fn a_connection_that_closes_for_another_reason_first_is_not_counted() {
-    let reports = Log::new();
-    let own = reports.clone();
+    let (reports, own) = Log::pair();
     let group = NetGroup::builder("io").loops(1);
     let group = group.on_unhandled(move |_, what| own.push(what.to_string()));
     let group = group.build().unwrap();
@@ -339,8 +334,7 @@ fn the_cap_holds_for_connections_with_tls() {
     let (tls, name) = (authority.server("localhost"), authority.client());
     let name = name.name("localhost").unwrap();
     let group = group(1);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = Server::builder(&group)
         .pipeline(move |p| {
             p.add_duplex("tls", tls.handler())

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidegate_net::{
     Channel, ChannelOptions, Inbound, InboundContext, NetError, NetGroup, Nothing, Outbound,
-    OutboundContext, Server, WaterMarks,
+    OutboundContext, Server,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
 use tidegate_testkit::{Log, explode, model, rounds, until};
 
 use crate::group;
+use crate::marks;
 
 /// What the first channel does with its message; the second argument is the other channel.
 type Act = Arc<dyn Fn(Bytes, &Channel, &mut InboundContext<'_, Node>) + Send + Sync>;
@@ -93,18 +94,10 @@ struct Pair {
 
 impl Pair {
     fn of(group: &NetGroup, node: Node) -> Self {
-        let own = node.clone();
-        let server = Server::builder(group).pipeline(move |p| p.add("node", own.clone()));
-        let server = server.bind("127.0.0.1:0").wait().unwrap();
-        Self::on(server, node)
+        Self::with(ChannelOptions::default(), group, node)
     }
 
-    fn with_marks(group: &NetGroup, node: Node, marks: [usize; 3]) -> Self {
-        let [low, high, cap] = marks;
-        let options = ChannelOptions {
-            marks: WaterMarks::new(low, high, cap).unwrap(),
-            ..ChannelOptions::default()
-        };
+    fn with(options: ChannelOptions, group: &NetGroup, node: Node) -> Self {
         let own = node.clone();
         let server = Server::builder(group)
             .pipeline(move |p| p.add("node", own.clone()))
@@ -152,8 +145,7 @@ impl Pair {
 
 #[test]
 fn bytes_go_straight_into_the_queue_and_are_sent_at_the_end_of_the_turn() {
-    let direct = Log::new();
-    let own = direct.clone();
+    let (direct, own) = Log::pair();
     let node = Node::new(move |bytes, other, ctx| {
         ctx.neighbour(other).write_and_flush(bytes);
         // A write through the mailbox counts as pending at once.
@@ -229,7 +221,7 @@ fn no_handler_of_the_other_channel_runs_before_the_writer_has_returned() {
         near.flush();
         assert!(!near.is_writable());
     });
-    let mut pair = Pair::with_marks(&group(1), node, [100, 1000, 10_000]);
+    let mut pair = Pair::with(marks(100, 1000, 10_000), &group(1), node);
     pair.go();
     assert_eq!(pair.read(2000).len(), 2000);
     pair.log.wait_for(3);
@@ -242,7 +234,7 @@ fn no_handler_of_the_other_channel_runs_before_the_writer_has_returned() {
 #[test]
 fn a_write_above_the_high_mark_is_reported_without_a_flush() {
     let node = Node::new(|_, other, ctx| ctx.neighbour(other).write(vec![b'x'; 2000]));
-    let mut pair = Pair::with_marks(&group(1), node, [100, 1000, 10_000]);
+    let mut pair = Pair::with(marks(100, 1000, 10_000), &group(1), node);
     pair.go();
     pair.log.wait_for(2);
     assert_eq!(pair.log.take(), ["returned", "writable false"]);
@@ -260,7 +252,7 @@ fn a_write_above_the_cap_is_refused_and_reported_once() {
         }
         near.write_and_flush("end");
     });
-    let mut pair = Pair::with_marks(&group(1), node, [100, 100_000, 100_000]);
+    let mut pair = Pair::with(marks(100, 100_000, 100_000), &group(1), node);
     pair.go();
     assert_eq!(
         pair.read(15_003).len(),
@@ -275,7 +267,7 @@ fn a_write_above_the_cap_is_refused_and_reported_once() {
         }
         near.flush();
     });
-    let mut pair = Pair::with_marks(&group(1), node, [100, 7000, 7000]);
+    let mut pair = Pair::with(marks(100, 7000, 7000), &group(1), node);
     pair.go();
     assert_eq!(pair.read(6000).len(), 6000, "two of five fit");
     pair.log.wait_for(2);

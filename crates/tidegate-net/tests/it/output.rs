@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, Outbound,
-    OutboundContext, PipelineBuilder, WaterMarks,
+    EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, Outbound, OutboundContext,
+    PipelineBuilder,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::{Log, Rng, model, short_or_long};
 
+use crate::acts::Acts;
 use crate::roaming::roaming;
-use crate::{dial, group, serve};
+use crate::{dial, group, marks, serve};
 
 /// Does what the function says for each message, and flushes when the read is complete.
 struct Does(fn(&Bytes, &mut InboundContext<'_, Does>));
@@ -32,31 +33,13 @@ impl Inbound for Does {
 }
 
 /// Writes each message back, in brackets.
-struct Brackets;
-
-impl Inbound for Brackets {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.write([b"<", &bytes[..], b">"].concat());
-    }
+fn brackets() -> Acts {
+    Acts::on_read(|bytes, ctx| ctx.write([b"<", &bytes[..], b">"].concat()))
 }
 
 /// Logs the errors that reach it.
-struct LogErrors(Log<Failure>);
-
-impl Inbound for LogErrors {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
-
-    fn error(&mut self, why: Failure, _: &mut InboundContext<'_, Self>) {
-        self.0.push(why);
-    }
+fn log_errors(log: Log<Failure>) -> Acts {
+    Acts::on_read(|_, _| ()).on_error(move |why, _| log.push(why))
 }
 
 fn does(what: fn(&Bytes, &mut InboundContext<'_, Does>)) -> EmbeddedChannel {
@@ -93,16 +76,10 @@ fn an_output_without_bytes_is_no_write_and_one_without_a_flush_is_not_sent() {
     });
     channel.receive("x");
     assert_eq!(channel.write_calls(), 0);
-    struct Lazy;
-    impl Inbound for Lazy {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Bytes;
-        fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
-            ctx.output().extend_from_slice(b"later");
-        }
+    fn lazy() -> Acts {
+        Acts::on_read(|_, ctx| ctx.output().extend_from_slice(b"later"))
     }
-    let mut channel = EmbeddedChannel::new(|p| p.add("lazy", Lazy)).unwrap();
+    let mut channel = EmbeddedChannel::new(|p| p.add("lazy", lazy())).unwrap();
     channel.receive("x");
     assert!(channel.sent().is_empty() && channel.channel().pending_bytes() > 5);
     channel.channel().flush();
@@ -140,7 +117,7 @@ fn what_other_handlers_write_for_an_event_keeps_its_place_between_two_outputs() 
         ctx.fire_read(bytes.clone());
         ctx.output().extend_from_slice(b"6");
     };
-    let assemble = |p: PipelineBuilder| p.add("does", Does(first)).add("next", Brackets);
+    let assemble = |p: PipelineBuilder| p.add("does", Does(first)).add("next", brackets());
     let mut channel = EmbeddedChannel::new(assemble).unwrap();
     channel.receive("x");
     assert_eq!(channel.sent(), "1<x>3<x><x>6");
@@ -155,9 +132,8 @@ fn a_panic_drops_what_is_not_a_write_yet() {
         ctx.output().extend_from_slice(b"half");
         assert_ne!(bytes, "panic", "on purpose");
     };
-    let log = Log::new();
-    let own = log.clone();
-    let assemble = |p: PipelineBuilder| p.add("does", Does(panics)).add("errors", LogErrors(own));
+    let (log, own) = Log::pair();
+    let assemble = |p: PipelineBuilder| p.add("does", Does(panics)).add("errors", log_errors(own));
     let mut channel = EmbeddedChannel::new(assemble).unwrap();
     for _ in 0..2 {
         channel.receive("panic");
@@ -171,18 +147,13 @@ fn a_panic_drops_what_is_not_a_write_yet() {
 
 #[test]
 fn an_output_above_the_high_mark_is_taken_and_above_the_cap_refused() {
-    let log = Log::new();
-    let own = log.clone();
-    let options = ChannelOptions {
-        marks: WaterMarks::new(500, 1_000, 20_000).unwrap(),
-        ..ChannelOptions::default()
-    };
+    let (log, own) = Log::pair();
     let fill = |bytes: &Bytes, ctx: &mut InboundContext<'_, Does>| {
         let size = bytes.len() * 1_000;
         ctx.output().resize(size, b'x');
     };
-    let assemble = |p: PipelineBuilder| p.add("does", Does(fill)).add("errors", LogErrors(own));
-    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    let assemble = |p: PipelineBuilder| p.add("does", Does(fill)).add("errors", log_errors(own));
+    let mut channel = EmbeddedChannel::with_options(marks(500, 1_000, 20_000), assemble).unwrap();
     channel.set_room(Some(0));
     for size in [1, 12, 30] {
         channel.receive(vec![0; size]);
@@ -350,17 +321,11 @@ impl Inbound for Script {
 }
 
 /// Writes back what it reads.
-struct Back;
-
-impl Inbound for Back {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn back() -> Acts {
+    Acts::on_read(|bytes, ctx| {
         ctx.output().extend_from_slice(&bytes);
         ctx.give_back(bytes);
-    }
+    })
 }
 
 /// Passes writes on, into memory of its own.
@@ -393,7 +358,7 @@ fn whatever_a_handler_does_the_bytes_are_sent_in_the_order_of_its_calls() {
                 true => p.add_outbound("copies", Copies),
                 false => p,
             };
-            p.add("script", script).add("back", Back)
+            p.add("script", script).add("back", back())
         })
         .unwrap();
         for _ in 0..2 {

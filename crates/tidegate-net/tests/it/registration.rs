@@ -224,8 +224,7 @@ fn a_channel_that_is_not_connected_yet_stays_on_its_loop() {
     }
     let group = group(1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let client = Client::builder(&group)
         .pipeline(move |p| p.add("early", Early(own.clone())))
         .build();

@@ -74,8 +74,7 @@ fn a_released_socket_lives_on_with_the_bytes_that_came_meanwhile() {
     assert!(channel.close_cause().is_none());
     let late = refused(channel.write_with("late"));
     assert!(late.contains("closed"), "{late}");
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let client = Client::builder(&group)
         .pipeline(move |p| p.add("log", LogReads(own.clone())))
         .build();

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_net::{
-    Client, DrainReport, Draining, Inbound, InboundContext, Nothing, Server, UserEvent,
-};
+use tidegate_net::{Client, DrainReport, Draining, Server};
 use tidegate_testkit::{Gate, Log};
 
+use crate::acts::Acts;
 use crate::{Echo, LogChannel, dial, giving, group, group_by, round_trip, serve};
 
 #[test]
@@ -40,29 +38,22 @@ fn a_closed_server_frees_its_port_and_keeps_its_connections() {
 #[test]
 fn a_drain_lets_connections_finish_and_reports_the_closed_ones() {
     /// The first connection sends `bye` when its server drains; the others ignore it.
-    struct Polite(Arc<AtomicUsize>);
-    impl Inbound for Polite {
-        type In = Bytes;
-        type Out = Bytes;
-        type Write = Bytes;
-        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-            ctx.fire_read(bytes);
-        }
-        fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+    fn polite(asked: Arc<AtomicUsize>) -> Acts {
+        Acts::on_read(|bytes, ctx| ctx.fire_read(bytes)).on_event(move |event, ctx| {
             if event.downcast_ref::<Draining>().is_some()
-                && self.0.fetch_add(1, Ordering::Relaxed) == 0
+                && asked.fetch_add(1, Ordering::Relaxed) == 0
             {
                 ctx.write("bye");
                 ctx.close_when_flushed();
             }
-        }
+        })
     }
     let clock = ManualClock::new();
     let group = group_by(&clock);
     let asked = Arc::<AtomicUsize>::default();
     let counts = Arc::clone(&asked);
     let server = serve(&group, move |p| {
-        p.add("polite", Polite(Arc::clone(&counts)))
+        p.add("polite", polite(Arc::clone(&counts)))
             .add("echo", Echo)
     });
     let mut clients = [dial(&server), dial(&server)];
@@ -90,22 +81,18 @@ fn a_drain_lets_connections_finish_and_reports_the_closed_ones() {
 
 #[test]
 fn a_drain_reports_even_if_a_handler_holds_up_its_loop() {
-    struct Holds(Gate, Gate);
-    impl Inbound for Holds {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Nothing;
-        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
-            self.0.open();
-            self.1.wait();
-        }
+    fn holds(arrived: Gate, go_on: Gate) -> Acts {
+        Acts::on_read(move |_, _| {
+            arrived.open();
+            go_on.wait();
+        })
     }
     let clock = ManualClock::new();
     let group = group_by(&clock);
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let gates = (arrived.clone(), go_on.clone());
     let server = serve(&group, move |p| {
-        p.add("holds", Holds(gates.0.clone(), gates.1.clone()))
+        p.add("holds", holds(gates.0.clone(), gates.1.clone()))
     });
     let mut client = dial(&server);
     client.write_all(b"hello").unwrap();
@@ -123,25 +110,18 @@ fn a_drain_reports_even_if_a_handler_holds_up_its_loop() {
 #[test]
 fn a_drain_ends_idle_connections_while_their_loops_wait_for_quiet() {
     /// Closes an idle connection when its server drains.
-    struct Leaves;
-    impl Inbound for Leaves {
-        type In = Bytes;
-        type Out = Bytes;
-        type Write = Bytes;
-        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-            ctx.fire_read(bytes);
-        }
-        fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+    fn leaves() -> Acts {
+        Acts::on_read(|bytes, ctx| ctx.fire_read(bytes)).on_event(|event, ctx| {
             if event.downcast_ref::<Draining>().is_some() {
                 ctx.write("bye");
                 ctx.close_when_flushed();
             }
-        }
+        })
     }
     let second = Duration::from_secs(1);
     let clock = ManualClock::new();
     let group = group_by(&clock);
-    let server = serve(&group, |p| p.add("leaves", Leaves).add("echo", Echo));
+    let server = serve(&group, |p| p.add("leaves", leaves()).add("echo", Echo));
     let mut client = dial(&server);
     assert_eq!(round_trip(&mut client, b"x"), b"x");
     let ended = group.shutdown(tidegate_loop::Quiet {
@@ -215,8 +195,7 @@ fn a_server_binds_by_name() {
 #[test]
 fn several_listeners_share_one_port_and_each_keeps_its_connections() {
     let group = group(2);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = Server::builder(&group)
         .pipeline(move |p| p.add("gives", LogChannel(own.clone())).add("echo", Echo))
         .listeners_per_port(8)

@@ -3,30 +3,23 @@
 use std::io::Write;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_net::handlers::{
     FlowControl, FlushConsolidation, Idle, LineFrames, Logging, ProxyProtocol, Rate,
     TrafficShaping, WriteTimeout,
 };
-use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, PipelineBuilder,
-    PipelineChange, WaterMarks,
-};
+use tidegate_net::{EmbeddedChannel, Handler, PipelineBuilder, PipelineChange};
 use tidegate_promise::Outcome;
 use tidegate_testkit::Log;
 
+use crate::acts::Acts;
 use crate::handlers::{embedded, frames};
-use crate::{dial, serve};
+use crate::{dial, marks, no_auto_read, serve};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn reads_on_request(assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder) -> EmbeddedChannel {
-    let options = ChannelOptions {
-        auto_read: false,
-        ..ChannelOptions::default()
-    };
-    EmbeddedChannel::with_options(options, assemble).unwrap()
+    EmbeddedChannel::with_options(no_auto_read(), assemble).unwrap()
 }
 
 fn slow_reads(rate: u64) -> TrafficShaping {
@@ -157,36 +150,25 @@ fn a_rate_can_be_changed_and_is_never_nothing() {
 }
 
 /// Writes the requested number of bytes, and logs whether they were sent.
-struct LogSent(Log<bool>);
-
-impl Inbound for LogSent {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, size: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn log_sent(log: Log<bool>) -> Acts {
+    Acts::on_read(move |size, ctx| {
         let size = std::str::from_utf8(&size).unwrap().parse().unwrap();
-        let log = self.0.clone();
+        let log = log.clone();
         ctx.write_with(vec![0; size]).finally(move |outcome| {
             log.push(matches!(outcome, Outcome::Success(())));
         });
         ctx.flush();
-    }
+    })
 }
 
 #[test]
 fn a_refused_write_is_not_charged_for() {
-    let options = ChannelOptions {
-        marks: WaterMarks::new(10, 100, 400).unwrap(),
-        ..ChannelOptions::default()
-    };
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let assemble = |p: PipelineBuilder| {
         p.add_duplex("slow", slow_writes(10))
-            .add("asks", LogSent(own))
+            .add("asks", log_sent(own))
     };
-    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    let mut channel = EmbeddedChannel::with_options(marks(10, 100, 400), assemble).unwrap();
     for size in ["10", "10", "395", "10"] {
         channel.receive(size);
     }
@@ -202,20 +184,14 @@ fn a_refused_write_is_not_charged_for() {
 
 /// Writes and flushes for each message. Removes `flush` for `out`, and closes its sending half for
 /// `shut`.
-struct Chatty;
-
-impl Inbound for Chatty {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn chatty() -> Acts {
+    Acts::on_read(|bytes, ctx| {
         ctx.write("x");
         ctx.flush();
         if bytes == "out" {
             ctx.change(PipelineChange::remove("flush")).unwrap();
         }
-    }
+    })
 }
 
 #[test]
@@ -224,7 +200,7 @@ fn flushes_are_let_out_after_a_number_and_when_their_keeper_goes() {
         embedded(|p| {
             p.add_duplex("flush", FlushConsolidation::every(most))
                 .add("lines", LineFrames::max(9))
-                .add("chatty", Chatty)
+                .add("chatty", chatty())
         })
     };
     let mut channel = chatty(100);
@@ -266,22 +242,17 @@ fn a_removed_handler_measures_nothing_more() {
 
 #[test]
 fn the_time_that_handlers_take_is_not_the_peers() {
-    struct Slow(Log<ManualClock>);
-    impl Inbound for Slow {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Nothing;
-        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
-            for clock in self.0.take() {
+    fn slow(log: Log<ManualClock>) -> Acts {
+        Acts::on_read(move |_, _| {
+            for clock in log.take() {
                 clock.advance(20 * SECOND);
             }
-        }
+        })
     }
-    let clock = Log::new();
-    let own = clock.clone();
+    let (clock, own) = Log::pair();
     let mut channel = embedded(|p| {
         p.add_duplex("idle", Idle::reads(10 * SECOND).closes())
-            .add("slow", Slow(own))
+            .add("slow", slow(own))
     });
     clock.push(channel.clock());
     channel.receive("a question that takes long");
@@ -308,13 +279,12 @@ fn no_limit_is_no_limit() {
 
 #[test]
 fn a_log_says_whose_bytes_they_are_and_how_it_ended() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let group = tidegate_net::pinned("io", 1).unwrap();
     let server = serve(&group, move |p| {
         let own = own.clone();
         let log = Logging::new(move |line: &str| own.push(line.to_owned()));
-        p.add_duplex("log", log).add("ends", Ends)
+        p.add_duplex("log", log).add("ends", ends())
     });
     let mut client = dial(&server);
     client.write_all(b"hi").unwrap();
@@ -339,17 +309,11 @@ fn a_log_says_whose_bytes_they_are_and_how_it_ended() {
 }
 
 /// Closes the sending half, then the channel.
-struct Ends;
-
-impl Inbound for Ends {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn ends() -> Acts {
+    Acts::on_read(|_, ctx| {
         ctx.shutdown_output();
         ctx.close_when_flushed();
-    }
+    })
 }
 
 #[test]

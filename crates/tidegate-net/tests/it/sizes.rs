@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Message, NetError, Nothing, Outbound,
-    OutboundContext, WaterMarks,
+    EmbeddedChannel, Inbound, InboundContext, Message, NetError, Nothing, Outbound, OutboundContext,
 };
 use tidegate_testkit::Log;
+
+use crate::marks;
 
 /// A message that is encoded as this number of zero bytes.
 struct Zeros(usize);
@@ -45,17 +46,10 @@ impl Inbound for Replies {
     }
 }
 
-fn options() -> ChannelOptions {
-    ChannelOptions {
-        marks: WaterMarks::new(1000, 2000, 10_000).unwrap(),
-        ..ChannelOptions::default()
-    }
-}
-
 #[test]
 fn a_message_from_another_thread_counts_for_the_size_that_its_type_states() {
     let assemble = |p: tidegate_net::PipelineBuilder| p.add_outbound("encode", Encode);
-    let mut embedded = EmbeddedChannel::with_options(options(), assemble).unwrap();
+    let mut embedded = EmbeddedChannel::with_options(marks(1000, 2000, 10_000), assemble).unwrap();
     let channel = embedded.channel();
     let sent = channel.write_with(Zeros(5000));
     assert!(channel.pending_bytes() >= 5000 && !channel.is_writable());
@@ -75,9 +69,8 @@ fn a_message_from_another_thread_counts_for_the_size_that_its_type_states() {
 
 #[test]
 fn a_message_of_a_handler_counts_before_it_has_become_bytes() {
-    let log = Log::new();
-    let own = log.clone();
-    let mut embedded = EmbeddedChannel::with_options(options(), |p| {
+    let (log, own) = Log::pair();
+    let mut embedded = EmbeddedChannel::with_options(marks(1000, 2000, 10_000), |p| {
         let p = p.add_outbound("encode", Encode);
         p.add("answers", Replies(own))
     })

@@ -4,40 +4,26 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_net::handlers::{
     DelimiterFrames, FixedFrames, FlowControl, LengthField, LengthFrames, LineFrames, MessageLimit,
     Rate,
 };
-use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, PipelineBuilder,
-    PipelineChange,
-};
+use tidegate_net::{EmbeddedChannel, NetError, PipelineBuilder, PipelineChange};
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 
+use crate::acts::Acts;
 use crate::handlers::{embedded, frames};
-use crate::{Echo, dial, group_by, serve};
+use crate::{Echo, dial, group_by, half_closure, no_auto_read, serve};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TENTH: Duration = Duration::from_millis(100);
 
 /// Logs errors, so that they do not close the channel.
-struct Errors(Log<String>);
-
-impl Inbound for Errors {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Nothing;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.fire_read(bytes);
-    }
-
-    fn error(&mut self, why: Failure, _: &mut InboundContext<'_, Self>) {
-        self.0.push(why.to_string());
-    }
+fn errors(log: Log<String>) -> Acts {
+    Acts::on_read(|bytes, ctx| ctx.fire_read(bytes))
+        .on_error(move |why, _| log.push(why.to_string()))
 }
 
 fn lines(limit: Duration) -> LineFrames {
@@ -101,11 +87,10 @@ fn the_time_begins_with_the_first_byte_of_each_frame() {
 
 #[test]
 fn a_frame_that_is_skipped_counts_as_one() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let mut channel = embedded(|p| {
         p.add("lines", LineFrames::max(4).timeout(SECOND))
-            .add("errors", Errors(own))
+            .add("errors", errors(own))
     });
     channel.receive("too long");
     assert!(log.take()[0].contains("too long"));
@@ -125,9 +110,8 @@ fn a_frame_that_is_skipped_counts_as_one() {
 
 #[test]
 fn an_error_that_a_handler_takes_leaves_the_frame_alone() {
-    let log = Log::new();
-    let own = log.clone();
-    let mut channel = embedded(|p| p.add("lines", lines(SECOND)).add("errors", Errors(own)));
+    let (log, own) = Log::pair();
+    let mut channel = embedded(|p| p.add("lines", lines(SECOND)).add("errors", errors(own)));
     channel.receive("a");
     channel.advance(SECOND);
     assert_eq!(log.take().len(), 1);
@@ -154,15 +138,11 @@ fn time_in_which_the_channel_does_not_read_does_not_count() {
     assert!(timed_out(&mut channel));
 
     // A read that was requested counts.
-    let options = ChannelOptions {
-        auto_read: false,
-        ..ChannelOptions::default()
-    };
     let assemble = |p: PipelineBuilder| {
         p.add("lines", lines(SECOND))
             .add_duplex("flow", FlowControl::new())
     };
-    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    let mut channel = EmbeddedChannel::with_options(no_auto_read(), assemble).unwrap();
     channel.channel().read();
     channel.run();
     channel.receive("a");
@@ -172,12 +152,8 @@ fn time_in_which_the_channel_does_not_read_does_not_count() {
 
 #[test]
 fn a_frame_that_the_end_of_input_cuts_off_has_no_time_limit() {
-    let options = ChannelOptions {
-        half_closure: true,
-        ..ChannelOptions::default()
-    };
     let assemble = |p: PipelineBuilder| p.add("lines", lines(SECOND));
-    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    let mut channel = EmbeddedChannel::with_options(half_closure(), assemble).unwrap();
     channel.receive("a question\nand a p");
     channel.end_input();
     assert_eq!(frames(&mut channel), ["a question"]);
@@ -329,16 +305,12 @@ fn limits_at_their_extremes_are_limits() {
 
 #[test]
 fn a_requested_read_waits_for_the_limit() {
-    let options = ChannelOptions {
-        auto_read: false,
-        ..ChannelOptions::default()
-    };
     let limit = MessageLimit::new(Rate::messages_per_second(1));
     let assemble = |p: PipelineBuilder| {
         p.add("lines", LineFrames::max(80))
             .add_duplex("limit", limit)
     };
-    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    let mut channel = EmbeddedChannel::with_options(no_auto_read(), assemble).unwrap();
     channel.channel().read();
     channel.run();
     channel.receive("a\nb\n");

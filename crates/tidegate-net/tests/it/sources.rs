@@ -233,8 +233,7 @@ fn a_descriptor_may_have_several_sources_at_once_and_after_each_other() {
 
 #[test]
 fn a_source_that_panics_is_closed_and_channels_go_on() {
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let loops = NetGroup::builder("io").loops(1);
     let loops = loops.on_unhandled(move |_, what| received.push(what.to_string()));
     let group = loops.build().unwrap();

@@ -14,7 +14,7 @@ use tidegate_net::{
 use tidegate_testkit::Log;
 
 use crate::local_stream::echoed_meanwhile;
-use crate::{dial, group, round_trip, serve};
+use crate::{dial, group, no_auto_read, round_trip, serve};
 
 async fn read(stream: &mut ByteStream, buffer: &mut [u8]) -> io::Result<usize> {
     poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, buffer)).await
@@ -163,12 +163,8 @@ fn a_flush_and_a_close_whose_bytes_are_lost_fail() {
 
 #[test]
 fn a_channel_that_did_not_read_on_its_own_reads_for_its_stream() {
-    let options = ChannelOptions {
-        auto_read: false,
-        ..ChannelOptions::default()
-    };
     let assemble = |p: tidegate_net::PipelineBuilder| p.add("take", StreamHandler::new(echo));
-    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    let mut channel = EmbeddedChannel::with_options(no_auto_read(), assemble).unwrap();
     channel.receive("hello");
     assert_eq!(channel.sent(), "hello");
 }
@@ -191,8 +187,7 @@ fn an_error_after_the_end_of_the_stream_is_the_channels_own() {
 
 #[test]
 fn a_stream_whose_channel_has_shut_its_output_fails_to_flush() {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let take_over = StreamHandler::new(move |mut stream: ByteStream| async move {
         stream.channel().shutdown_output().await.unwrap();
         let written = poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, b"late")).await;

@@ -11,13 +11,13 @@ use tidegate_net::{
 };
 use tidegate_testkit::{Gate, Log};
 
-use crate::{Echo, LogChannel, dial, first, giving, group, round_trip, serve};
+use crate::acts::Acts;
+use crate::{Echo, LogChannel, dial, first, giving, group, half_closure, round_trip, serve};
 
 #[test]
 fn echoes_over_two_loops_and_keeps_each_connection_on_one() {
     let group = group(2);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = serve(&group, move |p| {
         p.add("gives", LogChannel(own.clone())).add("echo", Echo)
     });
@@ -119,12 +119,8 @@ fn half_closure_lets_the_answer_out() {
         }
     }
     let group = group(1);
-    let options = ChannelOptions {
-        half_closure: true,
-        ..ChannelOptions::default()
-    };
     let server = Server::builder(&group)
-        .options(options)
+        .options(half_closure())
         .pipeline(|p| p.add("sums", Sums(0)))
         .bind("127.0.0.1:0");
     let mut client = dial(&server.wait().unwrap());
@@ -164,8 +160,7 @@ fn a_slow_reader_stops_the_writer_at_the_marks_and_nothing_is_lost() {
         }
     }
     let group = group(1);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let options = ChannelOptions {
         marks: WaterMarks::new(16 * 1024, 32 * 1024, 64 * 1024).unwrap(),
         send_buffer: Some(16 * 1024),
@@ -194,21 +189,14 @@ fn a_slow_reader_stops_the_writer_at_the_marks_and_nothing_is_lost() {
 
 #[test]
 fn one_byte_segments_make_the_same_lines() {
-    struct Lines(Log<Bytes>);
-    impl Inbound for Lines {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Nothing;
-        fn read(&mut self, line: Bytes, _: &mut InboundContext<'_, Self>) {
-            self.0.push(line);
-        }
+    fn lines(log: Log<Bytes>) -> Acts {
+        Acts::on_read(move |line, _| log.push(line))
     }
     let group = group(1);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let server = serve(&group, move |p| {
         p.add("lines", LineFrames::max(100))
-            .add("log", Lines(own.clone()))
+            .add("log", lines(own.clone()))
     });
     let mut client = dial(&server);
     client.set_nodelay(true).unwrap();
@@ -221,23 +209,18 @@ fn one_byte_segments_make_the_same_lines() {
 
 #[test]
 fn a_handler_that_panics_affects_only_its_own_connection() {
-    struct Panics;
-    impl Inbound for Panics {
-        type In = Bytes;
-        type Out = Bytes;
-        type Write = Nothing;
-        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+    fn panics() -> Acts {
+        Acts::on_read(|bytes, ctx| {
             assert_ne!(bytes, "panic", "on purpose");
             ctx.fire_read(bytes);
-        }
+        })
     }
-    let unhandled = Log::new();
-    let received = unhandled.clone();
+    let (unhandled, received) = Log::pair();
     let loops = tidegate_net::NetGroup::builder("io")
         .loops(1)
         .on_unhandled(move |_, what| received.push(what.to_string()));
     let group = loops.build().unwrap();
-    let server = serve(&group, |p| p.add("panics", Panics).add("echo", Echo));
+    let server = serve(&group, |p| p.add("panics", panics()).add("echo", Echo));
     let (mut good, mut bad) = (dial(&server), dial(&server));
     assert_eq!(round_trip(&mut good, b"hello"), b"hello");
     bad.write_all(b"panic").unwrap();

@@ -3,35 +3,24 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use tidegate_net::EmbeddedChannel;
 use tidegate_net::tls::rustls::pki_types::pem::PemObject;
 use tidegate_net::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tidegate_net::tls::{TlsHandshake, TlsServer, rustls};
-use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, UserEvent, WaterMarks,
-};
 use tidegate_testkit::until;
 
+use crate::acts::Acts;
 use crate::tls::{Authority, Pair, whole};
+use crate::{half_closure, marks, no_auto_read};
 
 /// Writes a greeting as soon as the handshake is done.
-struct Greets;
-
-impl Inbound for Greets {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.fire_read(bytes);
-    }
-
-    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+fn greets() -> Acts {
+    Acts::on_read(|bytes, ctx| ctx.fire_read(bytes)).on_event(|event, ctx| {
         if event.downcast_ref::<TlsHandshake>().is_some() {
             ctx.write("greeting");
             ctx.flush();
         }
-    }
+    })
 }
 
 #[test]
@@ -41,7 +30,7 @@ fn what_waited_for_the_handshake_goes_before_what_its_end_brings_about() {
     let mut pair = Pair::new(&server, &client, "a.test");
     let name = client.name("a.test").unwrap();
     pair.client =
-        EmbeddedChannel::new(|p| p.add_duplex("tls", name.handler()).add("greets", Greets))
+        EmbeddedChannel::new(|p| p.add_duplex("tls", name.handler()).add("greets", greets()))
             .unwrap();
     pair.client.channel().write_and_flush("early ");
     pair.client.run();
@@ -102,7 +91,7 @@ fn new_keys_are_announced_before_they_are_used() {
     let authority = Authority::new();
     let server = authority.server("a.test");
     let mut channel =
-        EmbeddedChannel::new(|p| p.add_duplex("tls", server.handler()).add("quick", Quick))
+        EmbeddedChannel::new(|p| p.add_duplex("tls", server.handler()).add("quick", quick()))
             .unwrap();
     let mut client = Bare::new(&authority);
     client.run(&mut channel);
@@ -117,28 +106,18 @@ fn new_keys_are_announced_before_they_are_used() {
 }
 
 /// Echoes and flushes each message.
-struct Quick;
-
-impl Inbound for Quick {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn quick() -> Acts {
+    Acts::on_read(|bytes, ctx| {
         ctx.write(bytes);
         ctx.flush();
-    }
+    })
 }
 
 #[test]
 fn a_half_that_is_closed_early_is_closed_after_the_handshake() {
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
-    let options = ChannelOptions {
-        half_closure: true,
-        ..ChannelOptions::default()
-    };
-    let mut pair = Pair::with_options(&server, &client, "a.test", &options);
+    let mut pair = Pair::with_options(&server, &client, "a.test", &half_closure());
     drop(pair.client.channel().shutdown_output());
     pair.client.run();
     assert!(!pair.client.is_output_shut());
@@ -155,11 +134,7 @@ fn a_half_that_is_closed_early_is_closed_after_the_handshake() {
 fn without_auto_read_only_requested_reads_are_passed_on() {
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
-    let options = ChannelOptions {
-        auto_read: false,
-        ..ChannelOptions::default()
-    };
-    let mut pair = Pair::with_options(&server, &client, "a.test", &options);
+    let mut pair = Pair::with_options(&server, &client, "a.test", &no_auto_read());
     pair.run();
     pair.client.channel().write_and_flush("one");
     pair.client.run();
@@ -255,10 +230,7 @@ fn a_write_that_is_cancelled_is_left_out_and_no_record_with_it() {
 fn what_is_too_much_is_refused_before_it_is_encrypted() {
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
-    let options = ChannelOptions {
-        marks: WaterMarks::new(100, 200, 2_000).unwrap(),
-        ..ChannelOptions::default()
-    };
+    let options = marks(100, 200, 2_000);
     let mut expected = 0;
     for size in 1_000..1_500 {
         let mut pair = Pair::with_options(&server, &client, "a.test", &options);
@@ -293,7 +265,7 @@ fn certificates_are_reloaded_while_clients_come_and_go() {
     let group = tidegate_net::pinned("io", 2).unwrap();
     let own = tls.clone();
     let server = crate::serve(&group, move |p| {
-        p.add_duplex("tls", own.handler()).add("quick", Quick)
+        p.add_duplex("tls", own.handler()).add("quick", quick())
     });
     let identities: Vec<_> = (0..4).map(|_| authority.identity("a.test")).collect();
     std::thread::scope(|scope| {

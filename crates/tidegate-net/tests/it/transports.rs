@@ -6,13 +6,13 @@ use bytes::Bytes;
 use tidegate_net::{Client, Inbound, InboundContext, Nothing, Server};
 use tidegate_testkit::Log;
 
+use crate::acts::Acts;
 use crate::{Echo, LogReads, group};
 
 #[test]
 fn two_ends_in_memory_speak_to_each_other() {
     let group = group(2);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let hears = move |p: tidegate_net::PipelineBuilder| p.add("hears", LogReads(own.clone()));
     let pair = group.local_pair(hears, |p| p.add("echo", Echo));
     let (one, other) = pair.wait().unwrap();
@@ -35,24 +35,18 @@ fn two_ends_in_memory_speak_to_each_other() {
 
 #[test]
 fn bytes_sent_before_the_other_end_is_registered_are_received() {
-    struct Greets;
-    impl Inbound for Greets {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Bytes;
-        fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+    fn greets() -> Acts {
+        Acts::on_read(|_, _| ()).on_active(|ctx| {
             ctx.write("hello");
             ctx.close_when_flushed();
-        }
-        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+        })
     }
     let group = group(1);
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     // On one event loop, the first end is opened, writes and closes before the second end is
     // created.
     let hears = move |p: tidegate_net::PipelineBuilder| p.add("hears", LogReads(own.clone()));
-    let pair = group.local_pair(|p| p.add("greets", Greets), hears);
+    let pair = group.local_pair(|p| p.add("greets", greets()), hears);
     let (_, other) = pair.wait().unwrap();
     other.closed().wait().unwrap();
     assert_eq!(log.take(), ["hello"]);
@@ -117,8 +111,7 @@ fn channels_are_made_of_unix_and_udp_sockets_that_exist() {
     let server = server.serve(listener).wait().unwrap();
     let far = std::os::unix::net::UnixStream::connect(&path).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let client = Client::builder(&group)
         .pipeline(move |p| p.add("hears", LogReads(own.clone())))
         .build();

@@ -10,37 +10,26 @@ use tidegate_loop::Placement;
 use tidegate_net::handlers::{Idle, LineFrames};
 use tidegate_net::{
     Draining, EmbeddedChannel, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
-    OutboundContext, PipelineBuilder, Server, UserEvent,
+    OutboundContext, PipelineBuilder, Server,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, Log};
 
+use crate::acts::Acts;
 use crate::{Echo, dial, serve};
 
 /// Returns a hook for unhandled errors, and the log of its calls.
 fn hook() -> (OnUnhandled, Log<String>) {
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let hook = OnUnhandled::new(move |_, what| received.push(what.to_string()));
     (hook, log)
 }
 
-/// Panics if the client requests it.
-struct Breaks;
-
-impl Inbound for Breaks {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, line: Bytes, _: &mut InboundContext<'_, Self>) {
-        assert_ne!(line, "panic", "on purpose");
-    }
-}
-
+/// Adds a handler that panics if the client requests it.
 fn breaks<P: Placement>(p: PipelineBuilder<P>) -> PipelineBuilder<P> {
     let p = p.add_handler("lines", Handler::inbound(LineFrames::max(8)));
-    p.add_handler("breaks", Handler::inbound(Breaks))
+    let breaks = Acts::on_read(|line, _| assert_ne!(line, "panic", "on purpose"));
+    p.add_handler("breaks", Handler::inbound(breaks))
 }
 
 /// Checks that the client is cut, and that the hook receives the reason and the client's address.
@@ -82,22 +71,12 @@ fn why_a_client_was_cut_goes_to_the_hook_on_either_kind_of_loops() {
 }
 
 /// Says that it was asked to finish, and leaves the end to its peer.
-struct Stays(Gate);
-
-impl Inbound for Stays {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.write_and_flush(bytes);
-    }
-
-    fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
+fn stays(gate: Gate) -> Acts {
+    Acts::on_read(|bytes, ctx| ctx.write_and_flush(bytes)).on_event(move |event, _| {
         if event.downcast_ref::<Draining>().is_some() {
-            self.0.open();
+            gate.open();
         }
-    }
+    })
 }
 
 /// Ends a connection with a reset.
@@ -113,8 +92,8 @@ fn a_peer_that_leaves_is_an_error_unless_its_server_drains() {
     let loops = NetGroup::builder("io").loops(1).clock(&clock);
     let group = loops.report_to(hook).build().unwrap();
     let told = Gate::new();
-    let stays = told.clone();
-    let server = serve(&group, move |p| p.add("stays", Stays(stays.clone())));
+    let own = told.clone();
+    let server = serve(&group, move |p| p.add("stays", stays(own.clone())));
     let (mut first, mut second) = (dial(&server), dial(&server));
     assert_eq!(crate::round_trip(&mut first, b"x"), b"x");
     assert_eq!(crate::round_trip(&mut second, b"x"), b"x");
@@ -203,8 +182,9 @@ fn a_handler_that_holds_the_close_back_does_not_keep_the_channel_open() {
         }
         fn close(&mut self, _: &mut OutboundContext<'_, Self>) {}
     }
+    let breaks = Acts::on_read(|_, _| panic!("on purpose"));
     let mut channel =
-        EmbeddedChannel::new(|p| p.add_duplex("holds", Holds).add("breaks", Breaks)).unwrap();
+        EmbeddedChannel::new(|p| p.add_duplex("holds", Holds).add("breaks", breaks)).unwrap();
     channel.receive("panic");
     assert!(!channel.is_open());
     assert_eq!(channel.errors().len(), 1);
@@ -212,8 +192,7 @@ fn a_handler_that_holds_the_close_back_does_not_keep_the_channel_open() {
 
 #[test]
 fn pinned_and_roaming_groups_accept_the_hook_for_unhandled_errors() {
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let hook = OnUnhandled::new(move |source, what| received.push(format!("{source}: {what}")));
     let pinned = NetGroup::builder("still")
         .loops(1)

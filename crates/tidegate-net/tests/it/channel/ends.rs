@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use tidegate_net::{ChannelOptions, NetError};
 
 use super::notes;
+use crate::half_closure;
 
 #[test]
 fn the_end_of_input_closes_after_what_came_before_it() {
@@ -18,11 +19,7 @@ fn the_end_of_input_closes_after_what_came_before_it() {
 
 #[test]
 fn with_half_closure_the_other_half_stays_open() {
-    let options = ChannelOptions {
-        half_closure: true,
-        ..ChannelOptions::default()
-    };
-    let (mut channel, log) = notes(options);
+    let (mut channel, log) = notes(half_closure());
     channel.end_input();
     assert_eq!(log.take(), ["input shut"]);
     channel.channel().write_and_flush("answer");
@@ -35,11 +32,7 @@ fn with_half_closure_the_other_half_stays_open() {
 
 #[test]
 fn shutting_the_output_waits_for_what_was_written() {
-    let options = ChannelOptions {
-        half_closure: true,
-        ..ChannelOptions::default()
-    };
-    let (mut channel, _log) = notes(options);
+    let (mut channel, _log) = notes(half_closure());
     channel.set_room(Some(3));
     channel.channel().write_and_flush("12345");
     let shut = channel.channel().shutdown_output();

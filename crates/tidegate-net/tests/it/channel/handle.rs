@@ -40,8 +40,7 @@ fn a_timer_calls_its_handler_by_the_loops_clock() {
             self.0.push(key);
         }
     }
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let mut channel = EmbeddedChannel::new(|p| p.add("timed", Timed(own))).unwrap();
     channel.advance(Duration::from_secs(59));
     assert!(log.is_empty());

@@ -12,7 +12,6 @@ mod writing;
 use bytes::Bytes;
 use tidegate_net::{
     ChannelOptions, EmbeddedChannel, Inbound, InboundContext, InputShutdown, Nothing, UserEvent,
-    WaterMarks,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
@@ -53,16 +52,8 @@ impl Inbound for LogEvents {
 }
 
 fn notes(options: ChannelOptions) -> (EmbeddedChannel, Log<String>) {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let channel =
         EmbeddedChannel::with_options(options, |p| p.add("notes", LogEvents(own))).unwrap();
     (channel, log)
-}
-
-fn marks(low: usize, high: usize, cap: usize) -> ChannelOptions {
-    ChannelOptions {
-        marks: WaterMarks::new(low, high, cap).unwrap(),
-        ..ChannelOptions::default()
-    }
 }

@@ -1,28 +1,22 @@
 //! Reads: how much per turn, and when.
 
 use bytes::Bytes;
-use tidegate_net::{ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, ReadSize};
+use tidegate_net::{ChannelOptions, EmbeddedChannel, ReadSize};
 
 use super::notes;
+use crate::acts::Acts;
+use crate::{no_auto_read, reading};
 
 #[test]
 fn a_turn_reads_until_a_short_read_and_completes_once() {
-    let options = ChannelOptions {
-        read_size: ReadSize::fixed(10).unwrap(),
-        ..ChannelOptions::default()
-    };
-    let (mut channel, log) = notes(options);
+    let (mut channel, log) = notes(reading(ReadSize::fixed(10).unwrap()));
     channel.receive(vec![0; 25]);
     assert_eq!(log.take(), ["read 10", "read 10", "read 5", "complete"]);
 }
 
 #[test]
 fn after_sixteen_reads_others_have_their_turn_and_the_rest_comes() {
-    let options = ChannelOptions {
-        read_size: ReadSize::fixed(1).unwrap(),
-        ..ChannelOptions::default()
-    };
-    let (mut channel, log) = notes(options);
+    let (mut channel, log) = notes(reading(ReadSize::fixed(1).unwrap()));
     channel.receive(vec![0; 20]);
     let received = log.take();
     let completes: Vec<_> = received
@@ -36,11 +30,7 @@ fn after_sixteen_reads_others_have_their_turn_and_the_rest_comes() {
 
 #[test]
 fn a_full_read_raises_the_next_offer_within_the_turn() {
-    let options = ChannelOptions {
-        read_size: ReadSize::bounded(16, 16, 1 << 20).unwrap(),
-        ..ChannelOptions::default()
-    };
-    let (mut channel, log) = notes(options);
+    let (mut channel, log) = notes(reading(ReadSize::bounded(16, 16, 1 << 20).unwrap()));
     channel.receive(vec![0; 16 + 80 + 40]);
     assert_eq!(log.take(), ["read 16", "read 80", "read 40", "complete"]);
 }
@@ -65,21 +55,16 @@ fn without_auto_read_each_request_reads_once() {
 
 #[test]
 fn a_read_loop_stops_when_a_handler_switches_auto_read_off() {
-    struct Once;
-    impl Inbound for Once {
-        type In = Bytes;
-        type Out = Bytes;
-        type Write = Nothing;
-        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+    fn once() -> Acts {
+        Acts::on_read(|bytes, ctx| {
             ctx.set_auto_read(false);
             ctx.fire_read(bytes);
-        }
+        })
     }
-    let options = ChannelOptions {
-        read_size: ReadSize::fixed(1).unwrap(),
-        ..ChannelOptions::default()
-    };
-    let mut channel = EmbeddedChannel::with_options(options, |p| p.add("once", Once)).unwrap();
+    let mut channel = EmbeddedChannel::with_options(reading(ReadSize::fixed(1).unwrap()), |p| {
+        p.add("once", once())
+    })
+    .unwrap();
     channel.receive("ab");
     assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "a");
     assert!(channel.read_inbound::<Bytes>().is_none());
@@ -90,11 +75,7 @@ fn a_read_loop_stops_when_a_handler_switches_auto_read_off() {
 
 #[test]
 fn a_wish_to_read_lasts_until_something_was_read() {
-    let options = ChannelOptions {
-        auto_read: false,
-        ..ChannelOptions::default()
-    };
-    let mut channel = EmbeddedChannel::with_options(options, |p| p).unwrap();
+    let mut channel = EmbeddedChannel::with_options(no_auto_read(), |p| p).unwrap();
     channel.channel().read();
     channel.run();
     channel.receive("one");
@@ -108,11 +89,7 @@ fn a_wish_to_read_lasts_until_something_was_read() {
 
 #[test]
 fn switching_auto_read_off_ends_a_wish_from_before() {
-    let options = ChannelOptions {
-        auto_read: false,
-        ..ChannelOptions::default()
-    };
-    let (mut channel, log) = notes(options);
+    let (mut channel, log) = notes(no_auto_read());
     let handle = channel.channel();
     handle.read();
     handle.set_auto_read(true);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tidegate_net::{ChannelOptions, EmbeddedChannel, Message, NetError};
 use tidegate_promise::{Completion, Failure, Promise, promise};
 
-use super::marks;
+use crate::marks;
 
 /// A request with the promise of its answer, and with its size.
 struct Ask(Promise<u32>, usize);

@@ -5,7 +5,9 @@ use tidegate_net::{ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Not
 use tidegate_promise::Completion;
 use tidegate_testkit::Log;
 
-use super::{marks, notes};
+use super::notes;
+use crate::acts::Acts;
+use crate::marks;
 
 #[test]
 fn writability_changes_above_high_and_below_low_and_is_fired_once_each() {
@@ -151,8 +153,9 @@ fn a_handler_that_writes_whenever_it_may_leaves_the_others_their_turn() {
             }
         }
     }
-    let options = marks(1000, 2000, 1 << 20);
-    let mut channel = EmbeddedChannel::with_options(options, |p| p.add("floods", Floods)).unwrap();
+    let mut channel =
+        EmbeddedChannel::with_options(marks(1000, 2000, 1 << 20), |p| p.add("floods", Floods))
+            .unwrap();
     channel.channel().set_attribute(true);
     channel.receive("go");
     assert!(channel.sent().len() >= 2000);
@@ -196,29 +199,20 @@ fn a_write_of_another_thread_above_the_high_mark_is_reported_without_a_flush() {
 }
 
 /// Writes when it reads, and then through the handle, which does not yet show the first write.
-struct Both(Log<String>);
-
-impl Inbound for Both {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn both(log: Log<String>) -> Acts {
+    Acts::on_read(|bytes, ctx| {
         ctx.write(bytes);
         ctx.channel().write("from elsewhere");
-    }
-
-    fn writability(&mut self, writable: bool, _ctx: &mut InboundContext<'_, Self>) {
-        self.0.push(format!("writable {writable}"));
-    }
+    })
+    .on_writability(move |writable, _ctx| log.push(format!("writable {writable}")))
 }
 
 #[test]
 fn a_write_of_another_thread_is_reported_though_it_has_not_seen_the_pending_bytes() {
     let log = Log::new();
-    let both = Both(log.clone());
-    let options = marks(300, 1000, 10_000);
-    let mut channel = EmbeddedChannel::with_options(options, |p| p.add("both", both)).unwrap();
+    let both = both(log.clone());
+    let mut channel =
+        EmbeddedChannel::with_options(marks(300, 1000, 10_000), |p| p.add("both", both)).unwrap();
     channel.receive(vec![0; 900]);
     assert_eq!(log.take(), ["writable false"]);
 }

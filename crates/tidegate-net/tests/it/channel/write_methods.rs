@@ -8,7 +8,8 @@ use tidegate_net::{
 use tidegate_promise::{Completion, Failure};
 use tidegate_testkit::Log;
 
-use super::marks;
+use crate::acts::Acts;
+use crate::marks;
 
 /// A method for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -340,19 +341,11 @@ fn a_flush_of_a_context_that_is_cancelled_in_time_does_nothing() {
 
 #[test]
 fn a_handle_is_what_the_contexts_give_out_too() {
-    struct LogChannel(Log<Channel>);
-    impl Inbound for LogChannel {
-        type In = Bytes;
-        type Out = Bytes;
-        type Write = Bytes;
-        fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-            self.0.push(ctx.channel());
-        }
-        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+    fn log_channel(log: Log<Channel>) -> Acts {
+        Acts::on_read(|_, _| ()).on_active(move |ctx| log.push(ctx.channel()))
     }
-    let log = Log::new();
-    let own = log.clone();
-    let mut channel = EmbeddedChannel::new(|p| p.add("gives", LogChannel(own))).unwrap();
+    let (log, own) = Log::pair();
+    let mut channel = EmbeddedChannel::new(|p| p.add("gives", log_channel(own))).unwrap();
     let sent = log.take().remove(0).write_and_flush_with("by the handle");
     channel.run();
     sent.wait().unwrap();

@@ -1,11 +1,11 @@
 //! Writes and flushes: what is sent, when, and with how many calls.
 
-use bytes::Bytes;
 use tidegate_net::handlers::Strings;
-use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineBuilder};
+use tidegate_net::{EmbeddedChannel, PipelineBuilder};
 
-use super::{marks, notes};
-use crate::Echo;
+use super::notes;
+use crate::acts::Acts;
+use crate::{Echo, marks};
 
 #[test]
 fn a_message_from_outside_completes_when_it_is_sent_and_fails_if_no_handler_accepts_it() {
@@ -61,19 +61,15 @@ fn while_the_socket_is_full_a_flush_does_nothing() {
 
 #[test]
 fn many_writes_and_flushes_of_one_event_are_one_call() {
-    struct Chatty;
-    impl Inbound for Chatty {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Bytes;
-        fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+    fn chatty() -> Acts {
+        Acts::on_read(|_, ctx| {
             for _ in 0..10 {
                 ctx.write("x");
                 ctx.flush();
             }
-        }
+        })
     }
-    let mut channel = EmbeddedChannel::new(|p| p.add("chatty", Chatty)).unwrap();
+    let mut channel = EmbeddedChannel::new(|p| p.add("chatty", chatty())).unwrap();
     channel.receive("go");
     assert_eq!((channel.sent().len(), channel.write_calls()), (10, 1));
 }

@@ -10,14 +10,14 @@ use tidegate_net::{
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 
-use super::{Calm, Note, Taker};
+use super::{Note, Taker, calm};
 use crate::pass::Pass;
 
 #[test]
 fn a_message_that_its_handler_does_not_take_is_handed_back() {
     let ends = Log::new();
     let mut embedded =
-        EmbeddedChannel::new(|p| p.add_duplex("pass", Pass).add("calm", Calm)).unwrap();
+        EmbeddedChannel::new(|p| p.add_duplex("pass", Pass).add("calm", calm())).unwrap();
     let handle = embedded.channel();
     handle.write_and_flush(Note::new("plain", &ends));
     let written = handle.write_and_flush_with(Some(Box::new(Note::new("promised", &ends))));

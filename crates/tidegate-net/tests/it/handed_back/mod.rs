@@ -4,11 +4,11 @@
 mod chain;
 
 use bytes::Bytes;
-use tidegate_net::{
-    Inbound, InboundContext, Message, NetError, Nothing, Outbound, OutboundContext,
-};
+use tidegate_net::{Inbound, InboundContext, Message, NetError, Outbound, OutboundContext};
 use tidegate_promise::Failure;
 use tidegate_testkit::{Log, explode};
+
+use crate::acts::Acts;
 
 /// What is done when a note is refused.
 type Then = Box<dyn FnOnce() + Send>;
@@ -106,14 +106,6 @@ impl Outbound for Taker {
 }
 
 /// Takes errors, so that the channel goes on.
-struct Calm;
-
-impl Inbound for Calm {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
-
-    fn error(&mut self, _: Failure, _: &mut InboundContext<'_, Self>) {}
+fn calm() -> Acts {
+    Acts::on_read(|_, _| ()).on_error(|_, _| ())
 }

@@ -7,6 +7,7 @@ use tidegate_promise::Failure;
 
 use super::{Names, embedded, note};
 use crate::Echo;
+use crate::acts::Acts;
 
 #[test]
 fn handlers_are_added_removed_replaced_and_notified() {
@@ -80,22 +81,18 @@ impl Inbound for WritesText {
 #[test]
 fn a_handler_can_put_another_in_its_place_and_pass_on_what_it_has() {
     /// Reads one line to choose the protocol, then removes itself.
-    struct Greeting;
-    impl Inbound for Greeting {
-        type In = Bytes;
-        type Out = Bytes;
-        type Write = Nothing;
-        fn read(&mut self, line: Bytes, ctx: &mut InboundContext<'_, Self>) {
+    fn greeting() -> Acts {
+        Acts::on_read(|line, ctx| {
             assert_eq!(line, "echo");
             ctx.change(PipelineChange::add_last("echo", Handler::inbound(Echo)))
                 .unwrap();
             ctx.remove_me().unwrap();
             assert!(ctx.remove_me().is_err(), "it is as good as gone");
-        }
+        })
     }
     let mut channel = embedded(|p| {
         p.add("lines", LineFrames::max(80))
-            .add("greeting", Greeting)
+            .add("greeting", greeting())
     });
     channel.receive("echo\nhello\n");
     assert_eq!(channel.names(), ["lines", "echo"]);

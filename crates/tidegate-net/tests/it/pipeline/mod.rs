@@ -5,13 +5,14 @@ mod order;
 mod panics;
 mod types;
 
-use bytes::Bytes;
 use tidegate_net::{
     AnyMessage, EmbeddedChannel, Inbound, InboundContext, Nothing, Outbound, OutboundContext,
     PipelineBuilder, UserEvent,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
+
+use crate::acts::Acts;
 
 type Names = Log<String>;
 
@@ -93,16 +94,10 @@ fn embedded(assemble: impl FnOnce(PipelineBuilder) -> PipelineBuilder) -> Embedd
 }
 
 /// Writes each message to the peer and passes it on to the next handler.
-struct Twice;
-
-impl Inbound for Twice {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn twice() -> Acts {
+    Acts::on_read(|bytes, ctx| {
         ctx.fire_read(bytes.clone());
         ctx.write(format!("[{}]", String::from_utf8_lossy(&bytes)));
         ctx.fire_read(bytes);
-    }
+    })
 }

@@ -5,7 +5,7 @@ use tidegate_net::{Inbound, InboundContext, Nothing, Outbound, OutboundContext};
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 
-use super::{Names, Twice, embedded, note};
+use super::{Names, embedded, note, twice};
 use crate::Echo;
 
 #[test]
@@ -40,7 +40,7 @@ fn what_a_handler_says_is_carried_out_in_order_each_with_all_that_follows() {
     let log = Names::new();
     let mut channel = embedded(|p| {
         p.add_duplex("out", note("out", &log))
-            .add("twice", Twice)
+            .add("twice", twice())
             .add("echo", Echo)
     });
     channel.receive("x");
@@ -101,8 +101,7 @@ fn the_promise_of_a_write_rides_with_the_last_thing_made_of_it() {
             ctx.flush();
         }
     }
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let mut channel = embedded(|p| p.add_outbound("splits", Splits).add("says", LogText(own)));
     channel.set_room(Some(2));
     channel.receive("go");
@@ -114,8 +113,8 @@ fn the_promise_of_a_write_rides_with_the_last_thing_made_of_it() {
 
 #[test]
 fn a_handler_without_a_callback_is_called_once_and_then_skipped() {
-    // `Twice` does not implement `read_complete`. The default method passes the first event on, and
-    // later events skip `Twice`. Either way the next handler gets each event once.
+    // `twice` does not implement `read_complete`. The default method passes the first event on, and
+    // later events skip `twice`. Either way the next handler gets each event once.
     struct Counts(Log<u32>);
     impl Inbound for Counts {
         type In = Bytes;
@@ -127,7 +126,7 @@ fn a_handler_without_a_callback_is_called_once_and_then_skipped() {
         }
     }
     let log = Log::new();
-    let mut channel = embedded(|p| p.add("twice", Twice).add("counts", Counts(log.clone())));
+    let mut channel = embedded(|p| p.add("twice", twice()).add("counts", Counts(log.clone())));
     for _ in 0..3 {
         channel.receive("x");
     }

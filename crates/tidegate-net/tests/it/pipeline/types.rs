@@ -6,7 +6,7 @@ use tidegate_net::{
     EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineBuilder, PipelineError,
 };
 
-use super::{Names, Twice, embedded, note};
+use super::{Names, embedded, note, twice};
 use crate::Echo;
 
 #[test]
@@ -33,7 +33,7 @@ fn handlers_that_do_not_fit_are_refused_naming_both() {
         message.contains("`out` writes bytes::bytes::Bytes, but `text` takes"),
         "{message}"
     );
-    let why = misfit(|p| p.add("echo", Echo).add("late", Twice));
+    let why = misfit(|p| p.add("echo", Echo).add("late", twice()));
     assert!(why.to_string().contains("Nothing"), "{why}");
     let why = misfit(|p| p.add("echo", Echo).add("echo", Echo));
     assert_eq!(

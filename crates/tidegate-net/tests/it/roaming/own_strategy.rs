@@ -84,8 +84,7 @@ impl Strategy for Handle {
 fn own(drops: u64, hook: &OnUnhandled) -> (NetGroup<Roaming>, Log<Arc<Own>>) {
     let pool = WorkerPool::builder("workers").core(6).max(6);
     let pool = pool.build().unwrap();
-    let made = Log::new();
-    let log = made.clone();
+    let (made, log) = Log::pair();
     let builder = NetGroup::builder("io").loops(2).report_to(hook.clone());
     let builder = builder.strategy(move |producer, pool| {
         let own = Arc::new(Own {
@@ -130,8 +129,7 @@ fn an_event_whose_task_is_dropped_is_offered_again() {
 
 #[test]
 fn a_loop_that_lost_its_strategy_closes_its_connections_and_the_other_loop_goes_on() {
-    let log = Log::new();
-    let told = log.clone();
+    let (log, told) = Log::pair();
     let hook = OnUnhandled::new(move |who, what| told.push(format!("{who}: {what}")));
     let (group, made) = own(0, &hook);
     let server = serve(&group, |p| p.add("echo", Echo));

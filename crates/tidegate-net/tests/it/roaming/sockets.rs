@@ -16,6 +16,7 @@ use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, Log};
 
 use super::*;
+use crate::acts::Acts;
 use crate::{Echo, dial, round_trip, serve};
 
 /// Does what each line requests, and echoes the line.
@@ -83,16 +84,8 @@ impl Inbound for Does {
 }
 
 /// Passes on what it reads.
-struct PassOn;
-
-impl Inbound for PassOn {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Nothing;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.fire_read(bytes);
-    }
+fn pass_on() -> Acts {
+    Acts::on_read(|bytes, ctx| ctx.fire_read(bytes))
 }
 
 fn serve_lines(group: &NetGroup<Roaming>, does: &Does) -> Server {
@@ -197,8 +190,7 @@ fn what_is_written_from_outside_comes_after_what_the_handler_was_busy_with() {
 
 #[test]
 fn a_panic_ends_its_own_channel_only() {
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let hook = OnUnhandled::new(move |_, what| received.push(what.to_string()));
     for kind in KINDS {
         let builder = NetGroup::builder("io").report_to(hook.clone());
@@ -305,7 +297,7 @@ fn a_handler_that_stays_on_its_thread_is_refused_by_name() {
     assert_eq!(round_trip(&mut peer, b"hello\n"), b"hello\n");
     let channel = does.channels.take().remove(0);
     let stays =
-        channel.change(|| PipelineChange::add_first("stays", Handler::local_inbound(PassOn)));
+        channel.change(|| PipelineChange::add_first("stays", Handler::local_inbound(pass_on())));
     let why = stays.wait().unwrap_err().to_string();
     let name = "stays".to_owned();
     assert!(

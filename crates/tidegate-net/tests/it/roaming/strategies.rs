@@ -155,8 +155,7 @@ fn with_two_threads_a_loop_goes_on_beside_a_handler_that_blocks() {
 #[test]
 fn under_produce_consume_a_handler_that_blocks_stops_its_loop_and_can_be_seen() {
     let (_pool, group, clock) = roaming_by(Kind::Pc, 4);
-    let log = Log::new();
-    let told = log.clone();
+    let (log, told) = Log::pair();
     let (ticker, steps) = Ticker::manual();
     let watchdog = Watchdog::builder().threshold(2 * SECOND).ticker(ticker);
     let watchdog = watchdog.on_stall(move |stall| told.push(stall.name.clone()));

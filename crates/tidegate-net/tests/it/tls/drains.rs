@@ -5,34 +5,27 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::tls::rustls::pki_types::ServerName;
 use tidegate_net::tls::rustls::{ClientConfig, ClientConnection, RootCertStore};
-use tidegate_net::{Draining, Inbound, InboundContext, NetGroup, Server, UserEvent};
+use tidegate_net::{Draining, NetGroup, Server};
 
 use super::Authority;
+use crate::acts::Acts;
 use crate::backlog::hold;
 use crate::{dial, group, serve};
 
 /// Responds to each line, and says goodbye at a drain.
-struct Chat;
-
-impl Inbound for Chat {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Bytes;
-
-    fn read(&mut self, line: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn chats() -> Acts {
+    Acts::on_read(|line, ctx| {
         ctx.write_and_flush(format!("you said {}\n", String::from_utf8_lossy(&line)));
-    }
-
-    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+    })
+    .on_event(|event, ctx| {
         if event.downcast_ref::<Draining>().is_some() {
             ctx.write("goodbye\n");
             ctx.close_when_flushed();
         }
-    }
+    })
 }
 
 /// A client whose bytes the test sends and receives one step at a time.
@@ -97,7 +90,7 @@ fn chat() -> (Authority, NetGroup, Server) {
     let server = serve(&group, move |p| {
         p.add_duplex("tls", tls.handler())
             .add("lines", LineFrames::max(80))
-            .add("chat", Chat)
+            .add("chat", chats())
     });
     (authority, group, server)
 }

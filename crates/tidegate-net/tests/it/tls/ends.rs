@@ -1,13 +1,12 @@
 //! The end of an encrypted connection, with and without a `close_notify`.
 
-use bytes::Bytes;
 use tidegate_net::tls::TlsError;
-use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, InputShutdown, Nothing, UserEvent,
-};
+use tidegate_net::{EmbeddedChannel, InputShutdown};
 use tidegate_testkit::Log;
 
 use super::{Authority, Pair, only_error, whole};
+use crate::acts::Acts;
+use crate::half_closure;
 
 #[test]
 fn a_close_notify_is_sent_received_and_answered() {
@@ -35,31 +34,21 @@ fn a_close_notify_is_sent_received_and_answered() {
 
 #[test]
 fn a_close_notify_ends_one_direction_where_half_closure_is_allowed() {
-    struct Ends(Log<()>);
-    impl Inbound for Ends {
-        type In = Bytes;
-        type Out = Bytes;
-        type Write = Nothing;
-        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-            ctx.fire_read(bytes);
-        }
-        fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
+    fn ends(log: Log<()>) -> Acts {
+        Acts::on_read(|bytes, ctx| ctx.fire_read(bytes)).on_event(move |event, _| {
             if event.downcast_ref::<InputShutdown>().is_some() {
-                self.0.push(());
+                log.push(());
             }
-        }
+        })
     }
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
-    let options = ChannelOptions {
-        half_closure: true,
-        ..ChannelOptions::default()
-    };
+    let options = half_closure();
     let mut pair = Pair::with_options(&server, &client, "a.test", &options);
     let log = Log::new();
     pair.server = EmbeddedChannel::with_options(options, |p| {
         p.add_duplex("tls", server.handler())
-            .add("ends", Ends(log.clone()))
+            .add("ends", ends(log.clone()))
     })
     .unwrap();
     pair.client.channel().write_and_flush("a question");
@@ -80,20 +69,14 @@ fn a_close_notify_ends_one_direction_where_half_closure_is_allowed() {
 
 #[test]
 fn a_close_notify_is_sent_if_an_unhandled_error_closes_the_channel() {
-    struct Fails;
-    impl Inbound for Fails {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Nothing;
-        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
-            panic!("on purpose");
-        }
+    fn fails() -> Acts {
+        Acts::on_read(|_, _| panic!("on purpose"))
     }
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
     let mut pair = Pair::new(&server, &client, "a.test");
     pair.server =
-        EmbeddedChannel::new(|p| p.add_duplex("tls", server.handler()).add("fails", Fails))
+        EmbeddedChannel::new(|p| p.add_duplex("tls", server.handler()).add("fails", fails()))
             .unwrap();
     pair.run();
     pair.client.channel().write_and_flush("hello");

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_net::{
-    Channel, ChannelOptions, Client, EmbeddedChannel, FileRange, Inbound, InboundContext, NetError,
-    NetGroup, Server, UserEvent, WaterMarks,
-};
+use tidegate_net::{Channel, Client, EmbeddedChannel, FileRange, NetError, NetGroup, Server};
 use tidegate_promise::Completion;
 use tidegate_testkit::{Log, until};
 
 use super::{Authority, Pair, whole};
+use crate::acts::Acts;
 use crate::files::{TestFile, content};
-use crate::{LogChannel, LogReads, first, group};
+use crate::{LogChannel, LogReads, first, group, marks};
 
 /// Runs both ends until the client has `count` bytes.
 fn receive(pair: &mut Pair, count: usize) -> Vec<u8> {
@@ -138,12 +136,8 @@ fn a_file_that_is_too_short_closes_the_connection_without_a_proper_end() {
 fn unsent_bytes_of_a_file_count_for_the_marks_and_memory_is_bounded() {
     let file = TestFile::new(2_000_000);
     let authority = Authority::new();
-    let options = ChannelOptions {
-        marks: WaterMarks::new(32_768, 65_536, 300_000).unwrap(),
-        ..ChannelOptions::default()
-    };
     let (server, client) = (authority.server("a.test"), authority.client());
-    let mut pair = Pair::with_options(&server, &client, "a.test", &options);
+    let mut pair = Pair::with_options(&server, &client, "a.test", &marks(32_768, 65_536, 300_000));
     pair.run();
     pair.server.set_room(Some(0));
     let channel = pair.server.channel();
@@ -189,20 +183,9 @@ fn a_close_in_the_middle_releases_the_file() {
 }
 
 /// Logs whether data is waiting to be sent, for each event.
-struct Waits(Log<bool>);
-
-impl Inbound for Waits {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.fire_read(bytes);
-    }
-
-    fn event(&mut self, _: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        self.0.push(ctx.has_unsent());
-    }
+fn waits(log: Log<bool>) -> Acts {
+    Acts::on_read(|bytes, ctx| ctx.fire_read(bytes))
+        .on_event(move |_, ctx| log.push(ctx.has_unsent()))
 }
 
 #[test]
@@ -211,23 +194,23 @@ fn a_file_that_is_being_read_counts_as_data_to_send() {
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
     let mut pair = Pair::new(&server, &client, "a.test");
-    let waits = Log::new();
-    let (tls, own) = (server.handler(), Waits(waits.clone()));
+    let told = Log::new();
+    let (tls, own) = (server.handler(), waits(told.clone()));
     pair.server = EmbeddedChannel::new(|p| p.add_duplex("tls", tls).add("waits", own)).unwrap();
     pair.run();
-    let _ = waits.take();
+    let _ = told.take();
     let channel = pair.server.channel();
     channel.fire_event(());
     channel.write_and_flush(file.range(0..100_000));
     channel.fire_event(());
     pair.server.run();
-    assert_eq!(waits.take(), [false, true]);
+    assert_eq!(told.take(), [false, true]);
     receive(&mut pair, 100_000);
     until("nothing waits", || {
         channel.fire_event(());
         pair.server.run();
         pair.run();
-        waits.take() == [false]
+        told.take() == [false]
     });
 }
 
@@ -236,8 +219,7 @@ fn a_file_that_is_being_read_counts_as_data_to_send() {
 fn connected(group: &NetGroup) -> (Server, Channel, Channel, Log<Bytes>) {
     let authority = Authority::new();
     let tls = authority.server("localhost");
-    let channels = Log::new();
-    let own = channels.clone();
+    let (channels, own) = Log::pair();
     let server = Server::builder(group)
         .pipeline(move |p| {
             p.add_duplex("tls", tls.handler())
@@ -247,8 +229,7 @@ fn connected(group: &NetGroup) -> (Server, Channel, Channel, Log<Bytes>) {
         .wait()
         .unwrap();
     let name = authority.client().name("localhost").unwrap();
-    let bytes = Log::new();
-    let own = bytes.clone();
+    let (bytes, own) = Log::pair();
     let client = Client::builder(group)
         .pipeline(move |p| {
             p.add_duplex("tls", name.handler())

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_net::tls::{TlsClient, TlsError, TlsHandshake, TlsVersion, rustls};
-use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineBuilder, UserEvent,
-    WaterMarks,
-};
+use tidegate_net::{EmbeddedChannel, PipelineBuilder};
 use tidegate_testkit::Log;
 
 use super::{Authority, Pair, SECOND, only_error, whole};
+use crate::acts::Acts;
+use crate::{marks, no_auto_read};
 
 #[test]
 fn both_sides_learn_what_was_agreed_and_understand_each_other() {
@@ -39,18 +38,14 @@ fn both_sides_learn_what_was_agreed_and_understand_each_other() {
 
 #[test]
 fn the_handshake_event_comes_before_the_first_bytes_even_in_one_read() {
-    struct LogEvents(Log<String>);
-    impl Inbound for LogEvents {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Nothing;
-        fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
-            self.0.push(format!("{bytes:?}"));
-        }
-        fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
-            let done = event.downcast_ref::<TlsHandshake>().is_some();
-            self.0.push(format!("handshake {done}"));
-        }
+    fn log_events(log: Log<String>) -> Acts {
+        let in_read = log.clone();
+        Acts::on_read(move |bytes, _| in_read.push(format!("{bytes:?}"))).on_event(
+            move |event, _| {
+                let done = event.downcast_ref::<TlsHandshake>().is_some();
+                log.push(format!("handshake {done}"));
+            },
+        )
     }
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
@@ -58,7 +53,7 @@ fn the_handshake_event_comes_before_the_first_bytes_even_in_one_read() {
     let mut pair = Pair::new(&server, &client, "a.test");
     pair.server = EmbeddedChannel::new(|p| {
         p.add_duplex("tls", server.handler())
-            .add("notes", LogEvents(log.clone()))
+            .add("notes", log_events(log.clone()))
     })
     .unwrap();
     // Written before the handshake is done, so it is sent with the last message of the handshake.
@@ -152,35 +147,23 @@ fn only_a_handshake_that_takes_too_long_is_ended() {
 }
 
 /// Tells the handlers behind it later that the channel is open.
-struct Connecting;
+fn connecting() -> Acts {
+    Acts::on_read(|bytes, ctx| ctx.fire_read(bytes))
+        .on_active(|_| ())
+        .on_event(|event, ctx| match event.downcast_ref::<Connected>() {
+            Some(_) => ctx.fire_active(),
+            None => ctx.fire_event(event),
+        })
+}
 
 /// The event that says so.
 struct Connected;
-
-impl Inbound for Connecting {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Bytes;
-
-    fn active(&mut self, _: &mut InboundContext<'_, Self>) {}
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.fire_read(bytes);
-    }
-
-    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
-        match event.downcast_ref::<Connected>() {
-            Some(_) => ctx.fire_active(),
-            None => ctx.fire_event(event),
-        }
-    }
-}
 
 /// Returns a channel whose connect has taken this long.
 fn connected_after(took: Duration, tls: &TlsClient) -> EmbeddedChannel {
     let name = tls.name("a.test").unwrap();
     let pipeline = |p: PipelineBuilder| {
-        let p = p.add("connecting", Connecting);
+        let p = p.add("connecting", connecting());
         p.add_duplex("tls", name.handler())
     };
     let mut channel = EmbeddedChannel::new(pipeline).unwrap();
@@ -222,11 +205,7 @@ fn connect_and_handshake_share_one_limit() {
 fn what_waits_for_the_handshake_counts_against_the_marks_and_the_cap() {
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
-    let options = ChannelOptions {
-        marks: WaterMarks::new(1_000, 2_000, 10_000).unwrap(),
-        ..ChannelOptions::default()
-    };
-    let mut pair = Pair::with_options(&server, &client, "a.test", &options);
+    let mut pair = Pair::with_options(&server, &client, "a.test", &marks(1_000, 2_000, 10_000));
     let channel = pair.client.channel();
     let hello = pair.client.sent();
     channel.write_and_flush(vec![1; 3_000]);
@@ -273,11 +252,7 @@ fn a_graceful_close_waits_for_the_handshake() {
 fn the_handshake_reads_on_its_own_where_the_channel_does_not() {
     let authority = Authority::new();
     let (server, client) = (authority.server("a.test"), authority.client());
-    let options = ChannelOptions {
-        auto_read: false,
-        ..ChannelOptions::default()
-    };
-    let mut pair = Pair::with_options(&server, &client, "a.test", &options);
+    let mut pair = Pair::with_options(&server, &client, "a.test", &no_auto_read());
     pair.run();
     assert!(pair.handshakes().iter().all(Option::is_some));
     for word in ["one", "two"] {

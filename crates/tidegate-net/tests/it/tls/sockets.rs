@@ -1,15 +1,12 @@
 //! TLS over real sockets, and TLS that starts on an open connection.
 
 use bytes::Bytes;
-use tidegate_net::{
-    Channel, Client, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, PipelineChange,
-    Server,
-};
-use tidegate_promise::Failure;
+use tidegate_net::{Channel, Client, EmbeddedChannel, Handler, PipelineChange, Server};
 use tidegate_testkit::Log;
 
 use super::{Authority, Pair, whole};
 use crate::Echo;
+use crate::acts::Acts;
 
 #[test]
 fn a_connection_in_the_clear_can_become_an_encrypted_one() {
@@ -46,21 +43,11 @@ fn a_connection_in_the_clear_can_become_an_encrypted_one() {
 }
 
 /// Logs what it reads, and its errors.
-struct LogChannel(Log<Bytes>, Log<String>);
-
-impl Inbound for LogChannel {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
-        self.0.push(bytes);
-    }
-
-    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        self.1.push(why.to_string());
+fn log_channel(bytes: Log<Bytes>, errors: Log<String>) -> Acts {
+    Acts::on_read(move |read, _| bytes.push(read)).on_error(move |why, ctx| {
+        errors.push(why.to_string());
         ctx.close();
-    }
+    })
 }
 
 fn dial(client: &Client, server: &Server) -> Channel {
@@ -84,7 +71,7 @@ fn echoes_over_sockets_and_survives_failed_handshakes() {
         Client::builder(&group)
             .pipeline(move |p| {
                 p.add_duplex("tls", name.handler())
-                    .add("gives", LogChannel(bytes.clone(), errors.clone()))
+                    .add("gives", log_channel(bytes.clone(), errors.clone()))
             })
             .build()
     };
