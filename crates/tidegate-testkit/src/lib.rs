@@ -14,6 +14,8 @@
 //! | wait for a future | [`block_on`] |
 //! | let other threads run for a moment | [`yield_times`], [`spin_times`] |
 //! | check that a value is dropped once, and when | [`DropCount`] |
+//! | check the parts of a text, which is shown if one is missing | [`has`], [`lacks`], [`begins`] |
+//! | have files that are removed at the end | [`Folder`] |
 //! | check that each closure ends once, and that each waiter hears of it | [`Tally`] |
 //! | check that a thread survives a panic in a `Drop` | [`Bomb`], [`explode`] |
 //!
@@ -46,6 +48,7 @@
 mod bomb;
 mod counter;
 mod drop_count;
+mod folder;
 mod gate;
 mod length;
 mod log;
@@ -53,12 +56,14 @@ mod model;
 mod recorder;
 mod rng;
 mod tally;
+mod texts;
 mod waiting;
 mod watched;
 
 pub use bomb::{Bomb, explode};
 pub use counter::Counter;
 pub use drop_count::DropCount;
+pub use folder::Folder;
 pub use gate::Gate;
 pub use length::{LONG_VARIABLE, SMALL_VARIABLE, rounds, short_or_long};
 pub use log::Log;
@@ -66,6 +71,7 @@ pub use model::model;
 pub use recorder::{RecordedEvent, RecordedSpan, Recorder};
 pub use rng::{Rng, SEED_VARIABLE};
 pub use tally::Tally;
+pub use texts::{begins, has, lacks};
 pub use waiting::{block_on, spin_times, until, until_some, yield_times};
 pub use watched::WATCHDOG;
 
