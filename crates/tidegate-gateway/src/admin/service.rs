@@ -18,7 +18,7 @@ use super::place::{Need, Place, decoded};
 use super::streams::{Streams, delay};
 use super::token::presented;
 use crate::json::array;
-use crate::page::{History, PAGE, policy};
+use crate::page::{History, PAGE, POLICY};
 use crate::problem::Problems;
 
 /// The largest body: the value of a setting.
@@ -219,7 +219,7 @@ fn later(
 fn page(response: Response<'_>) {
     response
         .field("Content-Type", "text/html; charset=utf-8")
-        .field("Content-Security-Policy", policy())
+        .field("Content-Security-Policy", POLICY)
         .field("Cache-Control", "no-store")
         .field("X-Content-Type-Options", "nosniff")
         .field("Referrer-Policy", "no-referrer")

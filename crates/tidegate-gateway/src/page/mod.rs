@@ -13,8 +13,7 @@
 //! | `servers` | the servers of upstreams, and the share of each | `series`, `reports` |
 //! | `history` | all routes, servers, loops, the log | `track`, `servers` |
 //! | `frame` | the snapshot, changes and histories as JSON | `history` |
-//! | `sha256` | hashes for the policy | |
-//! | `file` | `page.html` and its content security policy | `sha256` |
+//! | `file` | `page.html` and its content security policy | |
 //!
 //! # Adding to the page
 //!
@@ -30,7 +29,6 @@ mod reports;
 mod sentence;
 mod series;
 mod servers;
-mod sha256;
 mod track;
 mod watch;
 
@@ -40,7 +38,7 @@ mod history_tests;
 mod sentence_tests;
 
 pub(crate) use figures::Figures;
-pub(crate) use file::{PAGE, policy};
+pub(crate) use file::{PAGE, POLICY};
 pub(crate) use history::{Entry, History, PERIOD, Sample};
 pub use reports::{Knob, LoopReport, RouteReport, ServerReport, UpstreamReport};
 pub(crate) use watch::{Watch, millis};

@@ -2,14 +2,12 @@
 //!
 //! | file | what it is | uses |
 //! |---|---|---|
-//! | `value` | reads JSON | |
-//! | `table` | a snapshot as lines of text; pure data | `value` |
+//! | `table` | a snapshot as lines of text; pure data | |
 //! | `run` | asks the listener for operators and draws | `table` |
 
 mod run;
 mod table;
 #[cfg(test)]
 mod tests;
-mod value;
 
 pub(crate) use run::{TopArguments, top};

@@ -3,12 +3,13 @@
 //! The values of a route are an array, whose order the snapshot itself describes. A column that a
 //! later version adds changes nothing here.
 
-use super::value::Value;
+use serde_json::Value;
+
 use crate::load::short_time;
 use crate::table::aligned;
 
 /// The version of snapshots that this program reads.
-const VERSION: f64 = 1.0;
+const VERSION: u64 = 1;
 
 /// Returns the lines of a snapshot.
 ///
@@ -17,8 +18,8 @@ const VERSION: f64 = 1.0;
 /// A sentence if the text is not a snapshot of this version.
 pub(super) fn lines(text: &str) -> Result<Vec<String>, String> {
     let what = "it is not a snapshot of this version; use the `tidegate` that the gateway runs";
-    let snapshot = Value::parse(text).ok_or(what)?;
-    if snapshot.number("version") != Some(VERSION) {
+    let snapshot: Value = serde_json::from_str(text).map_err(|_| what)?;
+    if snapshot["version"].as_u64() != Some(VERSION) {
         return Err(what.to_owned());
     }
     let mut lines = vec![state(&snapshot)];
@@ -39,13 +40,28 @@ fn plain(line: &str) -> String {
     line.chars().map(shown).collect()
 }
 
+/// Returns the elements of an array, or none.
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns a text, or an empty one.
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Returns a number, or 0.
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_default()
+}
+
 fn state(snapshot: &Value) -> String {
-    let ready = match snapshot.flag("ready") {
+    let ready = match snapshot["ready"] == true {
         true => "ready",
         false => "not ready: the gateway takes no requests",
     };
-    let routes = snapshot.list("routes").len();
-    let upstreams = snapshot.list("upstreams").len();
+    let routes = list(&snapshot["routes"]).len();
+    let upstreams = list(&snapshot["upstreams"]).len();
     format!("{ready}; routes: {routes}, upstreams: {upstreams}")
 }
 
@@ -58,7 +74,7 @@ struct Values<'a> {
 impl Values<'_> {
     fn get(&self, name: &str) -> Option<f64> {
         let at = self.names.iter().position(|one| *one == name)?;
-        self.route.list("values").get(at)?.as_number()
+        self.route["values"].get(at)?.as_f64()
     }
 
     fn sum(&self, names: &[&str]) -> f64 {
@@ -72,12 +88,10 @@ fn routes(snapshot: &Value) -> Vec<String> {
     let heading = [
         "route", "req/s", "errors", "refused", "p50", "p99", "limit", "waiting", "breaker", "",
     ];
-    let series = snapshot
-        .get("schema")
-        .map_or(&[][..], |one| one.list("series"));
-    let names: Vec<&str> = series.iter().map(|one| one.text("name")).collect();
+    let series = list(&snapshot["schema"]["series"]).iter();
+    let names: Vec<&str> = series.map(|one| text(&one["name"])).collect();
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    for route in snapshot.list("routes") {
+    for route in list(&snapshot["routes"]) {
         let names = names.clone();
         let values = Values { names, route };
         let refused = [
@@ -98,7 +112,7 @@ fn routes(snapshot: &Value) -> Vec<String> {
             time.unwrap_or("-".to_owned())
         };
         rows.push(vec![
-            route.text("key").to_owned(),
+            text(&route["key"]).to_owned(),
             number("rate"),
             format!("{} %", number("error_percent")),
             format!("{:.0}", values.sum(&refused)),
@@ -107,7 +121,7 @@ fn routes(snapshot: &Value) -> Vec<String> {
             format!("{}/{}", number("in_flight"), number("limit")),
             number("waiting"),
             breaker(&values).to_owned(),
-            route.text("says").to_owned(),
+            text(&route["says"]).to_owned(),
         ]);
     }
     aligned(&rows)
@@ -126,20 +140,20 @@ fn breaker(values: &Values<'_>) -> &'static str {
 fn servers(snapshot: &Value) -> Vec<String> {
     let heading = ["upstream", "server", "in flight", "share", "state"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    for upstream in snapshot.list("upstreams") {
-        for server in upstream.list("servers") {
-            let is_found = server.get("found") != Some(&Value::Flag(false));
-            let state = match (server.flag("up"), server.flag("draining")) {
+    for upstream in list(&snapshot["upstreams"]) {
+        for server in list(&upstream["servers"]) {
+            let is_found = server["found"] != false;
+            let state = match (server["up"] == true, server["draining"] == true) {
                 (_, true) => "draining",
                 (true, false) => "up",
                 (false, false) if !is_found => "not found",
                 (false, false) => "down",
             };
-            let share = server.number("share").map(|share| share * 100.0);
+            let share = server["share"].as_f64().map(|share| share * 100.0);
             rows.push(vec![
-                upstream.text("name").to_owned(),
-                server.text("address").to_owned(),
-                format!("{:.0}", server.number("in_flight").unwrap_or(0.0)),
+                text(&upstream["name"]).to_owned(),
+                text(&server["address"]).to_owned(),
+                format!("{:.0}", number(&server["in_flight"])),
                 share.map_or("-".to_owned(), |share| format!("{share:.0} %")),
                 state.to_owned(),
             ]);
@@ -151,14 +165,14 @@ fn servers(snapshot: &Value) -> Vec<String> {
 fn loops(snapshot: &Value) -> Vec<String> {
     let heading = ["loop", "busy", "late (max)", "longest task", "stalls"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    for one in snapshot.list("loops") {
-        let time = |name| short_time((one.number(name).unwrap_or(0.0) * 1e6) as u64);
+    for one in list(&snapshot["loops"]) {
+        let time = |name| short_time((number(&one[name]) * 1e6) as u64);
         rows.push(vec![
-            one.text("name").to_owned(),
-            format!("{:.0} %", one.number("busy").unwrap_or(0.0) * 100.0),
+            text(&one["name"]).to_owned(),
+            format!("{:.0} %", number(&one["busy"]) * 100.0),
             time("late_max_ms"),
-            format!("{} {}", time("longest_ms"), one.text("longest_task")),
-            format!("{:.0}", one.number("stalls").unwrap_or(0.0)),
+            format!("{} {}", time("longest_ms"), text(&one["longest_task"])),
+            format!("{:.0}", number(&one["stalls"])),
         ]);
     }
     aligned(&rows)

@@ -1,7 +1,6 @@
-//! Tests of reading and of the table.
+//! Tests of the table.
 
 use super::table::lines;
-use super::value::Value;
 
 const SNAPSHOT: &str = r#"{ "version": 1, "epoch": "a", "sample": 3, "ready": true,
  "schema": { "series": [ {"name":"new"}, {"name":"rate"}, {"name":"error_percent"},
@@ -47,30 +46,4 @@ fn another_version_is_a_sentence() {
             "{text}"
         );
     }
-}
-
-#[test]
-fn json_is_read_with_its_escapes_and_nothing_else() {
-    let text = r#" {"a":[1,-2.5e1,true,false,null,{}],"b":"x\"\\\/\n\u0041\ud800é","c":[]} "#;
-    let value = Value::parse(text).unwrap();
-    assert_eq!(value.list("a")[1].as_number(), Some(-25.0));
-    assert_eq!(value.list("a").len(), 6);
-    assert_eq!(value.text("b"), "x\"\\/\nA\u{fffd}é");
-    for wrong in [
-        "{",
-        "[1,]",
-        "{\"a\" 1}",
-        "{a:1}",
-        "1 2",
-        "nul",
-        "\"a",
-        "\"\\x\"",
-        "1e999",
-        "--1",
-    ] {
-        assert_eq!(Value::parse(wrong), None, "{wrong}");
-    }
-    let deep = "[".repeat(100_000);
-    assert_eq!(Value::parse(&deep), None);
-    assert!(Value::parse(&format!("{}1{}", "[".repeat(30), "]".repeat(30))).is_some());
 }

@@ -10,7 +10,6 @@
     reason = "a program for tests: an unwrap is an assertion"
 )]
 
-use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -70,7 +69,7 @@ struct Route {
 
 struct Load {
     routes: Vec<Route>,
-    calls: VecDeque<Call>,
+    calls: Vec<Call>,
     turn: u64,
     random: u64,
 }
@@ -87,7 +86,7 @@ impl Load {
     fn step(&mut self, is_failing: bool) {
         self.turn += 1;
         let turn = self.turn;
-        for call in self.calls.extract_if_due(turn) {
+        for call in self.calls.extract_if(.., |call| call.ends <= turn) {
             call.entry.verdict(call.works);
         }
         let many = self.routes.len() > 100;
@@ -111,22 +110,9 @@ impl Load {
                 let ends = turn + least + self.random(most - least + 1);
                 let works =
                     !(is_flaky && is_failing && self.random(10) < 8) && self.random(500) != 0;
-                self.calls.push_back(Call { entry, ends, works });
+                self.calls.push(Call { entry, ends, works });
             }
         }
-    }
-}
-
-trait ExtractDue {
-    fn extract_if_due(&mut self, turn: u64) -> Vec<Call>;
-}
-
-impl ExtractDue for VecDeque<Call> {
-    fn extract_if_due(&mut self, turn: u64) -> Vec<Call> {
-        let all = std::mem::take(self).into_iter();
-        let (due, rest) = all.partition::<Vec<Call>, _>(|call| call.ends <= turn);
-        *self = rest.into();
-        due
     }
 }
 
@@ -171,15 +157,9 @@ impl Controls for Simulated {
     }
 
     fn upstreams(&self) -> Vec<UpstreamReport> {
-        let in_flight = |key: &str| {
-            let all = self.isolation.snapshots();
-            let found = all.iter().find(|one| one.key.as_str() == key);
-            found.map_or(0, |one| one.active)
-        };
-        let slow = in_flight("slow");
-        let mut totals = self.isolation.snapshots().into_iter();
-        let calls = totals.find(|one| one.key.as_str() == "slow");
-        let calls = calls.map_or(0, |one| one.totals[Event::Success]);
+        let mut all = self.isolation.snapshots().into_iter();
+        let found = all.find(|one| one.key.as_str() == "slow").unwrap();
+        let (slow, calls) = (found.active, found.totals[Event::Success]);
         let servers = self
             .servers
             .iter()
@@ -289,60 +269,34 @@ fn routes(isolation: &Isolation, count: usize) -> Vec<Route> {
         max_wait: Duration::from_millis(200),
         ..PermitConfig::default()
     };
-    let command = |key: &str| Command::builder(key).group("shop").breaker(breaker.clone());
-    let route = |command, calls, turns, is_flaky| Route {
-        command,
+    let command = |key: &str| {
+        let builder = Command::builder(key).group("shop");
+        builder.breaker(breaker.clone())
+    };
+    let mut commands = vec![
+        (command("fast").permits(200), 6.0, (0, 1)),
+        (command("slow").permits(waiting), 3.0, (8, 24)),
+        (command("flaky").permits(100), 4.0, (1, 2)),
+        (
+            command("adaptive").adaptive(AdaptiveLimit::vegas()),
+            5.0,
+            (2, 9),
+        ),
+        (command(NASTY).permits(10), 0.2, (0, 1)),
+    ];
+    for number in commands.len()..count {
+        let command = command(&format!("service-{number:04}")).permits(20);
+        commands.push((command, 0.05 + (number % 17) as f64 / 40.0, (0, 4)));
+    }
+    let routes = commands.into_iter().enumerate();
+    let routes = routes.map(|(at, (command, calls, turns))| Route {
+        command: command.build(isolation).unwrap(),
         calls,
         owed: 0.0,
         turns,
-        is_flaky,
-    };
-    let mut routes = vec![
-        route(
-            command("fast").permits(200).build(isolation).unwrap(),
-            6.0,
-            (0, 1),
-            false,
-        ),
-        route(
-            command("slow").permits(waiting).build(isolation).unwrap(),
-            3.0,
-            (8, 24),
-            false,
-        ),
-        route(
-            command("flaky").permits(100).build(isolation).unwrap(),
-            4.0,
-            (1, 2),
-            true,
-        ),
-        route(
-            command("adaptive")
-                .adaptive(AdaptiveLimit::vegas())
-                .build(isolation)
-                .unwrap(),
-            5.0,
-            (2, 9),
-            false,
-        ),
-        route(
-            command(NASTY).permits(10).build(isolation).unwrap(),
-            0.2,
-            (0, 1),
-            false,
-        ),
-    ];
-    for number in routes.len()..count {
-        let key = format!("service-{number:04}");
-        let command = command(&key).permits(20).build(isolation).unwrap();
-        routes.push(route(
-            command,
-            0.05 + (number % 17) as f64 / 40.0,
-            (0, 4),
-            false,
-        ));
-    }
-    routes
+        is_flaky: at == 2,
+    });
+    routes.collect()
 }
 
 /// Returns the time of day by a clock.
@@ -375,7 +329,7 @@ fn main() {
     let simulated = Arc::new(Simulated {
         load: Mutex::new(Load {
             routes: routes(&isolation, count),
-            calls: VecDeque::new(),
+            calls: Vec::new(),
             turn: 0,
             random: 0x9E37_79B9_7F4A_7C15,
         }),
