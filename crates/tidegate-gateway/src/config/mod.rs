@@ -16,6 +16,7 @@
 //! | `whole` | whether a listener or all routes are missing | `tree` |
 //! | `set` | the settings that operators set | `types`, `tree` |
 //! | `load` | the whole configuration | `types`, `include`, `check`, `whole`, `set` |
+//! | `places` | where settings are, and which are wrong | `load` |
 //! | `check` | checks between sections | `types`, `load` |
 //! | `watch` | notices that the files have changed | `source`, `include` |
 //! | `file` | a configuration that can be read again | `load` |
@@ -32,6 +33,7 @@ mod include;
 mod load;
 mod mistake;
 mod notation;
+mod places;
 mod protocol;
 mod reference;
 pub(crate) mod set;
@@ -55,6 +57,7 @@ pub use load::{Config, Loaded, Named, load};
 pub use mistake::{Mistake, Mistakes, Severity};
 pub use notation::{Share, Size};
 pub(crate) use notation::{duration, show_duration};
+pub(crate) use places::Places;
 pub use protocol::Protocol;
 pub use reference::reference;
 pub use setting::{Field, Leaf, Origin, Reading, Scope, Section, Setting, Shape, Source};

@@ -237,63 +237,23 @@ mod tests {
 
     #[test]
     fn a_value_has_the_effect_that_it_has_in_the_file() {
-        let rows = [
-            ("", "", "limit.max", "7", "limit = 7"),
-            ("limit = 9", "", "queue.max", "7", "limit = 9\nqueue = 7"),
-            (
-                "",
-                "queue = 5",
-                "queue.wait",
-                "\"1s\"",
-                "queue = { max = 5, wait = \"1s\" }",
-            ),
-            ("", "queue = { max = 5 }", "queue.max", "6", "queue = 6"),
-            (
-                "queue = { wait = \"1s\" }",
-                "",
-                "queue.max",
-                "6",
-                "queue = { max = 6, wait = \"1s\" }",
-            ),
-            (
-                "breaker = { volume = 3 }",
-                "breaker = true",
-                "breaker.sleep",
-                "\"1s\"",
-                "breaker = { volume = 3, sleep = \"1s\" }",
-            ),
-            (
-                "",
-                "retry = 2",
-                "retry.pause",
-                "\"1ms\"",
-                "retry = { times = 2, pause = \"1ms\" }",
-            ),
-            (
-                "",
-                "timeout = \"5s\"",
-                "timeout",
-                "false",
-                "timeout = false",
-            ),
-            (
-                "fallback = { upstream = \"u\" }",
-                "",
-                "fallback.limit",
-                "3",
-                "fallback = { upstream = \"u\", limit = 3 }",
-            ),
-            (
-                "",
-                "tunnel = {}",
-                "tunnel.protocols",
-                "[\"x\"]",
-                "tunnel = { protocols = \"x\" }",
-            ),
-        ];
-        for (defaults, own, key, value, same) in rows {
-            let set = with(defaults, own, &[(key, value)]).unwrap();
-            assert!(set == with("", same, &[]).unwrap(), "{key} = {value}");
+        // The defaults, the settings of the route, what is set, the settings that are the same.
+        let rows = r#"
+||limit.max = 7|limit = 7
+limit = 9||queue.max = 7|limit = 9; queue = 7
+|queue = 5|queue.wait = "1s"|queue = { max = 5, wait = "1s" }
+|queue = { max = 5 }|queue.max = 6|queue = 6
+queue = { wait = "1s" }||queue.max = 6|queue = { max = 6, wait = "1s" }
+breaker = { volume = 3 }|breaker = true|breaker.sleep = "1s"|breaker = { volume = 3, sleep = "1s" }
+|retry = 2|retry.pause = "1ms"|retry = { times = 2, pause = "1ms" }
+|timeout = "5s"|timeout = false|timeout = false
+fallback = { upstream = "u" }||fallback.limit = 3|fallback = { upstream = "u", limit = 3 }
+|tunnel = {}|tunnel.protocols = ["x"]|tunnel = { protocols = "x" }"#;
+        for row in rows.trim_start().lines() {
+            let parts: Vec<&str> = row.split('|').collect();
+            let set = with(parts[0], parts[1], &[parts[2].split_once(" = ").unwrap()]);
+            let same = with("", &parts[3].replace("; ", "\n"), &[]);
+            assert!(set.unwrap() == same.unwrap(), "{row}");
         }
         let both = [("limit.kind", "\"adaptive\""), ("limit.min", "2")];
         let same = "limit = { kind = \"adaptive\", min = 2, max = 30 }";

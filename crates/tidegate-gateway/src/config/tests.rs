@@ -12,10 +12,6 @@ impl Disk for One<'_> {
     fn read(&self, _: &Path) -> io::Result<String> {
         Ok(self.0.to_owned())
     }
-
-    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
 }
 
 /// Returns the configuration of a file without mistakes.

@@ -76,8 +76,4 @@ impl Disk for Settings {
             false => Err(io::ErrorKind::NotFound.into()),
         }
     }
-
-    fn list(&self, _directory: &Path) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
 }

@@ -1,7 +1,7 @@
 //! Checks the files that a configuration names. Certificates exist, are valid and fit their keys; so do
 //! roots, tokens, the file of the log, Unix sockets and the folders of routes, as far as a start needs them.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt as _;
@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use crate::admin::token_mistakes;
 use crate::config::{
-    Address, Config, Disk, Loaded, Mistake, Mistakes, Origin, Severity, Source, Sources, Span,
+    Address, Config, Disk, Loaded, Mistake, Mistakes, Places, Severity, Sources, Span,
 };
 use crate::tls::{Certificates, Trust};
 
@@ -57,13 +57,9 @@ fn found(
     disk: &dyn Disk,
     now: SystemTime,
 ) -> Vec<Mistake> {
-    let origins = config.origins.iter().rev();
     let mut found = Found {
         config,
-        origins: origins
-            .map(|origin| (origin.path.as_str(), origin))
-            .collect(),
-        wrong,
+        places: Places::new(config, wrong),
         disk,
         mistakes: Vec::new(),
     };
@@ -90,32 +86,18 @@ pub(super) fn messages(mistakes: Vec<Mistake>, sources: &Sources, otherwise: Str
 /// The mistakes so far.
 struct Found<'a> {
     config: &'a Config,
-    /// The settings by their paths.
-    origins: HashMap<&'a str, &'a Origin>,
-    /// The settings that have a mistake already.
-    wrong: BTreeSet<String>,
+    places: Places<'a>,
     disk: &'a dyn Disk,
     mistakes: Vec<Mistake>,
 }
 
 impl Found<'_> {
-    /// Returns `true` if a setting, or a part of it, has a mistake already.
-    fn is_wrong(&self, path: &str) -> bool {
-        let below = ['.', '['].map(|separator| format!("{path}{separator}"));
-        let mut below = below.iter().map(|part| {
-            let next = self.wrong.range(part.clone()..).next();
-            next.is_some_and(|wrong| wrong.starts_with(part))
-        });
-        self.wrong.contains(path) || below.any(|is_below| is_below)
-    }
-
     /// Adds a mistake at the place of a setting, or of its section.
     fn add(&mut self, path: &str, section: Option<Span>, why: impl Into<String>, expected: &str) {
-        if self.is_wrong(path) {
+        if self.places.is_wrong(path) {
             return;
         }
-        let origin = self.origins.get(path);
-        if let Some(at) = origin.and_then(|origin| span_of(origin)).or(section) {
+        if let Some(at) = self.places.at(path).or(section) {
             let mistake = Mistake::new(at, path, why);
             self.mistakes.push(mistake.expected(expected));
         }
@@ -129,7 +111,10 @@ impl Found<'_> {
             };
             let (path, at) = (format!("listen.{}.tls", listener.name), Some(listener.at));
             for (index, pair) in tls.certificates.iter().enumerate() {
-                if self.is_wrong(&format!("{path}.certificates[{index}]")) {
+                if self
+                    .places
+                    .is_wrong(&format!("{path}.certificates[{index}]"))
+                {
                     continue;
                 }
                 if let Err(wrong) = Certificates::check(pair, now) {
@@ -157,7 +142,9 @@ impl Found<'_> {
                 continue;
             };
             // They belong together: one that is wrong says nothing about the others.
-            let is_wrong = self.is_wrong(&format!("upstream.{}.tls", upstream.name));
+            let is_wrong = self
+                .places
+                .is_wrong(&format!("upstream.{}.tls", upstream.name));
             if !is_wrong && let Err(wrong) = Trust::read(tls, None, now) {
                 let setting = wrong.setting.map(|setting| format!(".{setting}"));
                 let setting = setting.unwrap_or_default();
@@ -294,17 +281,4 @@ fn is_final(why: &io::Error) -> bool {
     use ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     let is_open = matches!(why.kind(), NotFound | NotADirectory | PermissionDenied);
     !is_open && !matches!(why.raw_os_error(), Some(ENFILE | EMFILE))
-}
-
-/// Returns where a setting is in the configuration.
-pub(super) fn place_of(config: &Config, path: &str) -> Option<Span> {
-    span_of(config.origins.iter().find(|origin| origin.path == path)?)
-}
-
-/// Returns where a value is.
-fn span_of(origin: &Origin) -> Option<Span> {
-    match origin.source {
-        Source::Own(at) | Source::Inherited(at) => Some(at),
-        _ => None,
-    }
 }

@@ -41,9 +41,6 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 ///     fn read(&self, _: &Path) -> std::io::Result<String> {
 ///         Ok(self.0.to_owned())
 ///     }
-///     fn list(&self, _: &Path) -> std::io::Result<Vec<String>> {
-///         Ok(Vec::new())
-///     }
 /// }
 ///
 /// let file = OneFile(

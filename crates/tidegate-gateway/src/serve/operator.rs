@@ -11,7 +11,7 @@ use tidegate::metrics::{Collect, MetricVisitor};
 use tidegate_core::internal::lock;
 
 use super::admin_address::{AdminAddress, explained};
-use super::certificates::{add_start_mistakes, messages, place_of, start_mistakes};
+use super::certificates::{add_start_mistakes, messages, start_mistakes};
 use super::expiry::Expiries;
 use super::gateway::Gateway;
 use super::parts::OperationParts;
@@ -128,7 +128,7 @@ impl Operator {
     ) -> Result<Option<Apply>, String> {
         let at = |admin: &Option<Named<Admin>>| admin.as_ref().map(|admin| admin.value.at.clone());
         if at(&config.admin) != at(&self.started_with.0) {
-            let span = place_of(config, "listen.admin.at");
+            let span = config.place_of("listen.admin.at");
             let span = span.or_else(|| config.admin.as_ref().map(|admin| admin.at));
             notes.push(later(place(span), "listen.admin"));
             return Ok(None);
@@ -149,7 +149,7 @@ impl Operator {
         notes: &mut Vec<String>,
     ) -> Result<Option<Apply>, String> {
         if config.log.queue != self.started_with.1.queue {
-            notes.push(later(place(place_of(config, "log.queue")), "log.queue"));
+            notes.push(later(place(config.place_of("log.queue")), "log.queue"));
         }
         let old = self.gateway.live();
         let Some(log) = &self.parts.reports.log else {

@@ -23,16 +23,10 @@ impl Checks<'_> {
             self.tls(listener);
             self.limits(listener);
             let has_no_peer = listener.value.trust.is_empty();
-            let has_no_peer = has_no_peer && !self.is_wrong("listen", listener, &["trust"]);
+            let has_no_peer = has_no_peer && !self.is_wrong(listener, &["trust"]);
             if listener.value.proxy_protocol && has_no_peer {
                 let what = "no peer may send the PROXY protocol: `trust` is empty";
-                self.add(
-                    "listen",
-                    listener,
-                    "proxy_protocol",
-                    what,
-                    "peers in `trust`",
-                );
+                self.add(listener, "proxy_protocol", what, "peers in `trust`");
             }
         }
         if let Some(admin) = &config.admin {
@@ -47,25 +41,13 @@ impl Checks<'_> {
         };
         if tls.certificates.is_empty() {
             let expected = "at least one `{ cert = \"…\", key = \"…\" }`";
-            self.add(
-                "listen",
-                listener,
-                "tls.certificates",
-                "there is none",
-                expected,
-            );
+            self.add(listener, "tls.certificates", "there is none", expected);
         }
         let has_roots =
-            tls.client_roots.is_some() || self.is_wrong("listen", listener, &["tls.client_roots"]);
+            tls.client_roots.is_some() || self.is_wrong(listener, &["tls.client_roots"]);
         if tls.client != ClientCertificate::None && !has_roots {
             let what = "no certificate of a client can be checked: there are no roots";
-            self.add(
-                "listen",
-                listener,
-                "tls.client",
-                what,
-                "a file in `client_roots`",
-            );
+            self.add(listener, "tls.client", what, "a file in `client_roots`");
         }
     }
 
@@ -78,29 +60,23 @@ impl Checks<'_> {
         for (key, size) in sizes {
             if size.0 == 0 || size.0 > LARGEST_HEAD {
                 let expected = format!("1B to {LARGEST_HEAD}B");
-                self.add(
-                    "listen",
-                    listener,
-                    key,
-                    "no head can have this limit",
-                    &expected,
-                );
+                self.add(listener, key, "no head can have this limit", &expected);
             }
         }
         if limits.fields.0 > MOST_FIELDS {
             let expected = format!("1 to {MOST_FIELDS}");
             let what = "no head has so many fields";
-            self.add("listen", listener, "limits.fields", what, &expected);
+            self.add(listener, "limits.fields", what, &expected);
         }
         if listener.value.proxy_protocol && limits.connections_per_client.is_some() {
             let what = "the connections of all clients come from the proxies in front";
             let expected = "`limits.connections`, or no `proxy_protocol`";
             let key = "limits.connections_per_client";
-            self.add("listen", listener, key, what, expected);
+            self.add(listener, key, what, expected);
         }
         if limits.memory.is_some_and(|memory| memory.0 == 0) {
             let what = "no response could be sent";
-            self.add("listen", listener, "limits.memory", what, "1B or more");
+            self.add(listener, "limits.memory", what, "1B or more");
         }
         let times = [
             ("limits.head_time", limits.head_time),
@@ -108,16 +84,16 @@ impl Checks<'_> {
             ("limits.send_time", limits.send_time),
             ("limits.idle", limits.idle),
         ];
-        self.positive("listen", listener, &times);
+        self.positive(listener, &times);
     }
 
     fn admin(&mut self, admin: &Named<Admin>) {
         let has_token = admin.value.token.is_some() || admin.value.read_token.is_some();
-        let has_token = has_token || self.is_wrong("listen", admin, &["token", "read_token"]);
+        let has_token = has_token || self.is_wrong(admin, &["token", "read_token"]);
         if !admin.value.at.is_local() && !has_token {
             let what = "other machines can reach the address, and there is no token";
             let expected = "a loopback address, or `token = \"${TOKEN}\"`";
-            self.add("listen", admin, "at", what, expected);
+            self.add(admin, "at", what, expected);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::checks::Checks;
+use super::checks::{Checks, Kind as _};
 use crate::config::load::Named;
 use crate::config::mistake::Mistake;
 use crate::config::types::Route;
@@ -23,7 +23,7 @@ impl Checks<'_> {
         let path = format!("route.{}", route.name);
         let what = match chosen.as_slice() {
             [_] => return,
-            [] if self.is_wrong("route", route, &actions.map(|a| a.0)) => return,
+            [] if self.is_wrong(route, &actions.map(|a| a.0)) => return,
             [] => "the route has no action".to_owned(),
             several => format!("the route has several actions: {}", several.join(", ")),
         };
@@ -60,7 +60,7 @@ impl Checks<'_> {
 
     /// `CONNECT` is allowed where the route names it and its tunnel allows it.
     pub(super) fn connect(&mut self, route: &Named<Route>) {
-        if self.is_wrong("route", route, &["method", "path", "tunnel", "upstream"]) {
+        if self.is_wrong(route, &["method", "path", "tunnel", "upstream"]) {
             return;
         }
         let value = &route.value;
@@ -68,46 +68,28 @@ impl Checks<'_> {
         let allowed = value.tunnel.as_ref().is_some_and(|tunnel| tunnel.connect);
         if named && !allowed {
             let what = "`CONNECT` is not allowed by the tunnel of the route";
-            self.add(
-                "route",
-                route,
-                "method",
-                what,
-                "`tunnel = { connect = true }`",
-            );
+            self.add(route, "method", what, "`tunnel = { connect = true }`");
         }
         if allowed && !named {
             let what = "the route does not take `CONNECT`";
-            self.add(
-                "route",
-                route,
-                "tunnel.connect",
-                what,
-                "`CONNECT` in `method`",
-            );
+            self.add(route, "tunnel.connect", what, "`CONNECT` in `method`");
         }
         if named && value.path != PathPattern::all() {
             let what = "a request with `CONNECT` has no path";
-            self.add("route", route, "path", what, "no `path`, or `\"/*\"`");
+            self.add(route, "path", what, "no `path`, or `\"/*\"`");
         }
         if value.tunnel.is_some() && value.upstream.is_none() {
             let what = "a tunnel needs an upstream";
-            self.add(
-                "route",
-                route,
-                "tunnel.max",
-                what,
-                "`upstream`, or no `tunnel`",
-            );
+            self.add(route, "tunnel.max", what, "`upstream`, or no `tunnel`");
         }
     }
 
     pub(super) fn limit(&mut self, route: &Named<Route>) {
         let limit = &route.value.limit;
-        if limit.kind != LimitKind::Adaptive || self.is_wrong("route", route, &["limit"]) {
+        if limit.kind != LimitKind::Adaptive || self.is_wrong(route, &["limit"]) {
             return;
         }
-        let path = format!("route.{}.limit.initial", route.name);
+        let path = Route::path(route, "limit.initial");
         // A default is lowered to `max`.
         let initial = match limit.initial > limit.max && self.is_default(&path) {
             true => limit.max,
@@ -115,19 +97,13 @@ impl Checks<'_> {
         };
         if limit.min > initial || initial > limit.max {
             let what = "`min`, `initial` and `max` are not in order";
-            self.add(
-                "route",
-                route,
-                "limit.max",
-                what,
-                "`min` ≤ `initial` ≤ `max`",
-            );
+            self.add(route, "limit.max", what, "`min` ≤ `initial` ≤ `max`");
         }
     }
 
     /// Returns `true` if it is not known which requests a route takes.
     fn has_wrong_conditions(&self, route: &Named<Route>) -> bool {
-        self.is_wrong("route", route, &["host", "path", "method", "header"])
+        self.is_wrong(route, &["host", "path", "method", "header"])
     }
 
     pub(super) fn ties(&mut self, ties: &[Tie]) {
@@ -162,7 +138,7 @@ impl Checks<'_> {
                     "no request has such a path: paths are normalised before they are routed";
                 // The normal form may contain the value of a variable, so it is not printed.
                 let expected = "a path without `.` and `..`, and without needless percent signs";
-                self.add("route", route, "path", what, expected);
+                self.add(route, "path", what, expected);
             } else if are_known && !tied.contains(&index) && config.table.is_unreachable(index) {
                 let what = "no request reaches the route: more specific routes take them all";
                 let path = format!("route.{}", route.name);
@@ -175,7 +151,7 @@ impl Checks<'_> {
     pub(super) fn unused(&mut self) {
         let mut routes = self.config.routes.iter();
         let keys = ["upstream", "fallback.upstream"];
-        if routes.any(|route| self.is_wrong("route", route, &keys)) {
+        if routes.any(|route| self.is_wrong(route, &keys)) {
             return;
         }
         let routes = self.config.routes.iter().map(|route| &route.value);

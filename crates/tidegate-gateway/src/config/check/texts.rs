@@ -31,7 +31,7 @@ impl Checks<'_> {
         if !is_path || health.path.contains('#') {
             let what = "no request can have this path";
             let expected = "a path that begins with `/`, without spaces";
-            self.add("upstream", upstream, "health.path", what, expected);
+            self.add(upstream, "health.path", what, expected);
         }
     }
 
@@ -50,33 +50,21 @@ impl Checks<'_> {
         for (key, text) in types {
             if text.is_some_and(|text| !is_value(text)) {
                 let what = "no field can have this value";
-                self.add(
-                    "route",
-                    route,
-                    key,
-                    what,
-                    "visible characters, such as `text/plain`",
-                );
+                self.add(route, key, what, "visible characters, such as `text/plain`");
             }
         }
         if let Some(redirect) = &value.redirect {
             if !(300..=399).contains(&redirect.status.0) {
                 let what = "a client does not follow a redirect with this status";
-                self.add(
-                    "route",
-                    route,
-                    "redirect.status",
-                    what,
-                    "301, 302, 303, 307 or 308",
-                );
+                self.add(route, "redirect.status", what, "301, 302, 303, 307 or 308");
             }
             let known = ["host", "path", "query"];
             if let Err(expected) = template(&redirect.to, &known) {
                 let what = "the target cannot be made";
-                self.add("route", route, "redirect.to", what, &expected);
+                self.add(route, "redirect.to", what, &expected);
             } else if !is_target(&redirect.to) {
                 let what = "the target is neither a URL nor an absolute path";
-                self.add("route", route, "redirect.to", what, EXPECTED);
+                self.add(route, "redirect.to", what, EXPECTED);
             }
         }
         if let Some(rewrite) = &value.rewrite {
@@ -86,7 +74,7 @@ impl Checks<'_> {
 
     fn rewrite(&mut self, route: &Named<Route>, rewrite: &Rewrite) {
         if let Some(path) = &rewrite.path
-            && !self.is_wrong("route", route, &["path"])
+            && !self.is_wrong(route, &["path"])
         {
             let known = names(&route.value.path);
             let made = template(path, &known);
@@ -98,13 +86,7 @@ impl Checks<'_> {
                 Ok(()) => None,
             };
             if let Some(expected) = expected {
-                self.add(
-                    "route",
-                    route,
-                    "rewrite.path",
-                    "the path cannot be made",
-                    &expected,
-                );
+                self.add(route, "rewrite.path", "the path cannot be made", &expected);
             }
         }
         let is_part = |c: char| c.is_ascii_alphanumeric() || ".-_:[]".contains(c);
@@ -115,7 +97,6 @@ impl Checks<'_> {
         {
             let what = "no request can have this host";
             self.add(
-                "route",
                 route,
                 "rewrite.host",
                 what,
@@ -129,13 +110,7 @@ impl Checks<'_> {
         for (key, fields) in fields {
             if let Some(name) = fields.keys().find(|name| FIXED.contains(&name.as_str())) {
                 let what = format!("the gateway sets the field `{name}` itself");
-                self.add(
-                    "route",
-                    route,
-                    key,
-                    &what,
-                    "other fields; `rewrite.host` for `host`",
-                );
+                self.add(route, key, &what, "other fields; `rewrite.host` for `host`");
             }
         }
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::checks::Checks;
+use super::checks::{Checks, Kind as _};
 use crate::config::load::Named;
 use crate::config::mistake::Mistake;
 use crate::config::notation::show_duration;
-use crate::config::types::{Retry, Route};
+use crate::config::types::{Retry, Route, Upstream};
 
 /// The shortest window of a breaker: twenty parts of 1 ms.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(20);
@@ -19,24 +19,18 @@ impl Checks<'_> {
                 ("breaker.window", breaker.window),
                 ("breaker.sleep", breaker.sleep),
             ];
-            self.positive("route", route, &times);
+            self.positive(route, &times);
             if !breaker.window.is_zero() && breaker.window < SHORTEST_WINDOW {
                 let what = "the window is too short: a part of it is at least 1 ms";
-                self.add(
-                    "route",
-                    route,
-                    "breaker.window",
-                    what,
-                    "at least `\"20ms\"`",
-                );
+                self.add(route, "breaker.window", what, "at least `\"20ms\"`");
             }
         }
         let retry = route.value.retry.as_ref();
         if let Some(time) = retry.and_then(|retry| retry.attempt_timeout) {
-            self.positive("route", route, &[("retry.attempt_timeout", time)]);
+            self.positive(route, &[("retry.attempt_timeout", time)]);
         }
         if let Some(tunnel) = &route.value.tunnel {
-            self.positive("route", route, &[("tunnel.idle", tunnel.idle)]);
+            self.positive(route, &[("tunnel.idle", tunnel.idle)]);
         }
         self.fallback(route);
         let (Some(timeout), Some(attempts)) = (route.value.timeout, route.value.attempts_time())
@@ -45,7 +39,6 @@ impl Checks<'_> {
         };
         if timeout.is_zero() {
             self.add(
-                "route",
                 route,
                 "timeout",
                 "no request is in time",
@@ -79,7 +72,7 @@ impl Checks<'_> {
         if let Some(upstream) = upstream
             && upstream.value.connect_timeout >= attempts
         {
-            let path = format!("upstream.{}.connect_timeout", upstream.name);
+            let path = Upstream::path(upstream, "connect_timeout");
             self.too_long(route, &path);
         }
     }
@@ -90,12 +83,11 @@ impl Checks<'_> {
         let Some(fallback) = &route.value.fallback else {
             return;
         };
-        if self.is_wrong("route", route, &["fallback", "timeout"]) {
+        if self.is_wrong(route, &["fallback", "timeout"]) {
             return;
         }
         if fallback.upstream.is_none() && fallback.limit.is_some() {
             self.add(
-                "route",
                 route,
                 "fallback.limit",
                 "a fixed response needs no limit",
@@ -113,22 +105,22 @@ impl Checks<'_> {
                 "`timeout` of the route, or none of the fallback",
             ),
             (_, Some(timeout)) if time >= timeout && !timeout.is_zero() => {
-                let part = format!("route.{}.fallback.timeout", route.name);
+                let part = Route::path(route, "fallback.timeout");
                 return self.too_long(route, &part);
             }
-            _ => return self.positive("route", route, &[("fallback.timeout", time)]),
+            _ => return self.positive(route, &[("fallback.timeout", time)]),
         };
-        self.add("route", route, "fallback.timeout", what, expected);
+        self.add(route, "fallback.timeout", what, expected);
     }
 
     /// Reports a part that is at least as long as the timeout. A default that is too long is not
     /// a mistake: the timeout ends it.
     pub(super) fn too_long(&mut self, route: &Named<Route>, part: &str) {
-        let is_wrong = self.is_wrong("route", route, &["timeout", "fallback"]);
+        let is_wrong = self.is_wrong(route, &["timeout", "fallback"]);
         if self.is_default(part) || is_wrong || self.is_named_wrong(part) {
             return;
         }
-        let path = format!("route.{}.timeout", route.name);
+        let path = Route::path(route, "timeout");
         // The difference would tell the value of a variable.
         let without = match route.value.fallback_time() {
             Some(_) if !part.ends_with("fallback.timeout") => ", without the part of the fallback,",
@@ -147,7 +139,7 @@ impl Checks<'_> {
 
     /// All attempts and the pauses between them fit into the timeout.
     pub(super) fn retries(&mut self, route: &Named<Route>, retry: &Retry, timeout: Duration) {
-        if self.is_wrong("route", route, &["retry", "timeout", "fallback"]) {
+        if self.is_wrong(route, &["retry", "timeout", "fallback"]) {
             return;
         }
         let pauses = retry.pause.saturating_mul(retry.times.0);
@@ -159,7 +151,7 @@ impl Checks<'_> {
         if fits || needed.is_zero() || single >= timeout {
             return;
         }
-        let path = format!("route.{}.retry.times", route.name);
+        let path = Route::path(route, "retry.times");
         let without = match route.value.fallback_time() {
             Some(_) => " without the part of the fallback",
             None => "",
@@ -170,7 +162,7 @@ impl Checks<'_> {
             show_duration(timeout)
         );
         let at = self.place(&path, route.at);
-        let timeout_at = self.place(&format!("route.{}.timeout", route.name), at);
+        let timeout_at = self.place(&Route::path(route, "timeout"), at);
         self.mistakes.add(
             Mistake::new(at, path, what)
                 .expected("fewer or shorter attempts, or a longer timeout")
