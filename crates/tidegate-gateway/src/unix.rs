@@ -115,26 +115,15 @@ mod tests {
     //! Paths that are free, in use, left behind, or of something else.
 
     use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-    use std::path::PathBuf;
+
+    use tidegate_testkit::Folder;
 
     use super::bind;
 
-    /// Returns a path in a new folder.
-    fn place(name: &str) -> PathBuf {
-        let folder = format!("tidegate-unix-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).unwrap();
-        folder.join("socket")
-    }
-
-    fn remove(path: &std::path::Path) {
-        std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
-    }
-
     #[test]
     fn a_socket_that_was_left_behind_is_replaced_and_one_in_use_is_not() {
-        let path = place("stale");
+        let folder = Folder::new("unix-stale");
+        let path = folder.join("socket");
         let (first, guard) = bind(&path).unwrap();
         let why = bind(&path).unwrap_err().to_string();
         assert!(why.contains("in use"), "{why}");
@@ -144,12 +133,12 @@ mod tests {
         drop((second, other));
         assert!(!path.exists());
         assert_eq!(guard.path(), path);
-        remove(&path);
     }
 
     #[test]
     fn a_process_with_the_socket_is_found_without_a_connection_to_it() {
-        let path = place("used");
+        let folder = Folder::new("unix-used");
+        let path = folder.join("socket");
         let listener = UnixListener::bind(&path).unwrap();
         assert!(bind(&path).is_err());
         listener.set_nonblocking(true).unwrap();
@@ -160,12 +149,12 @@ mod tests {
         assert!(bind(&path).is_err());
         drop(datagrams);
         drop(bind(&path).unwrap());
-        remove(&path);
     }
 
     #[test]
     fn only_a_socket_is_replaced() {
-        let path = place("others");
+        let folder = Folder::new("unix-others");
+        let path = folder.join("socket");
         std::fs::write(&path, "precious").unwrap();
         let why = bind(&path).unwrap_err().to_string();
         assert!(why.contains("a regular file is there"), "{why}");
@@ -184,12 +173,12 @@ mod tests {
         assert!(target.exists(), "the socket of the link stays");
         std::fs::create_dir(&path).unwrap();
         assert!(bind(&path).unwrap_err().to_string().contains("a directory"));
-        remove(&path);
     }
 
     #[test]
     fn the_end_removes_only_the_socket_that_was_made_here() {
-        let path = place("end");
+        let folder = Folder::new("unix-end");
+        let path = folder.join("socket");
         let (listener, guard) = bind(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "precious").unwrap();
@@ -203,6 +192,5 @@ mod tests {
         drop(guard);
         assert!(UnixStream::connect(&path).is_ok(), "that of the next one");
         drop(next);
-        remove(&path);
     }
 }

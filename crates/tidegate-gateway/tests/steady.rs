@@ -39,10 +39,6 @@ impl Disk for OneFile {
     fn read(&self, _: &Path) -> io::Result<String> {
         Ok(self.0.clone())
     }
-
-    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
 }
 
 /// A gateway on one loop, with one route to a server that the test plays.

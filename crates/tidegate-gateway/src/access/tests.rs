@@ -1,39 +1,24 @@
 //! Tests of the log over outputs in memory: nothing is lost uncounted, nothing waits for the output.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate::ManualClock;
 use tidegate::metrics::Exporter;
-use tidegate_testkit::{Gate, until};
+use tidegate_testkit::{Folder, Gate, until};
 
 use super::{AccessLog, Opener, Outcome, Record};
+use crate::config::tests::config_of;
 use crate::config::types::Log;
-use crate::config::{Disk, load};
 use crate::problem::Problems;
-
-/// One file.
-struct Text(String);
-
-impl Disk for Text {
-    fn read(&self, _: &Path) -> io::Result<String> {
-        Ok(self.0.clone())
-    }
-
-    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-}
 
 /// Returns settings from lines of `[log]`.
 fn settings(lines: &str) -> Log {
-    let disk = Text(format!(
+    config_of(&format!(
         "[listen]\nhttp = \"127.0.0.1:0\"\n[log]\n{lines}\n"
-    ));
-    let loaded = load(Path::new("t.toml"), &disk, &|_| None).unwrap();
-    loaded.config.unwrap().log
+    ))
+    .log
 }
 
 fn problems() -> Arc<Problems> {
@@ -312,8 +297,7 @@ fn a_reopen_that_fails_keeps_the_old_output() {
 /// What `logrotate` does: moves the file and sends SIGUSR1.
 #[test]
 fn a_file_that_was_moved_is_created_again() {
-    let folder = std::env::temp_dir().join(format!("tidegate-log-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("log");
     let (file, moved) = (folder.join("access.log"), folder.join("access.log.1"));
     let settings = settings(&format!("file = {file:?}"));
     let log = AccessLog::start(&settings, 1, problems()).unwrap();
@@ -343,7 +327,6 @@ fn a_file_that_was_moved_is_created_again() {
     let missing = self::settings("file = \"/no/such/folder/access.log\"");
     assert!(log.prepare(&missing).is_err());
     assert!(AccessLog::start(&missing, 1, problems()).is_err());
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -382,8 +365,7 @@ fn a_query_is_logged_only_if_the_settings_say_so() {
 
 #[test]
 fn a_pipe_that_nobody_reads_is_an_error_and_one_with_a_reader_gets_the_lines() {
-    let folder = std::env::temp_dir().join(format!("tidegate-pipe-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("pipe");
     let pipe = folder.join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
@@ -397,5 +379,4 @@ fn a_pipe_that_nobody_reads_is_an_error_and_one_with_a_reader_gets_the_lines() {
     let mut line = String::new();
     io::BufRead::read_line(&mut io::BufReader::new(reader.unwrap()), &mut line).unwrap();
     assert!(line.starts_with('{') && line.ends_with("}\n"), "{line}");
-    std::fs::remove_dir_all(&folder).unwrap();
 }

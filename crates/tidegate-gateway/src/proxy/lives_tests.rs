@@ -2,9 +2,8 @@
 //! upstreams that were changed or removed, nor the lookups of their names, nor their connections, nor
 //! commands.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -18,7 +17,8 @@ use tidegate_testkit::until;
 
 use super::upstream::UpstreamState;
 use super::{Draft, Front, Gate, Live, Lives, ProxyService};
-use crate::config::{Config, Disk, load};
+use crate::config::Config;
+use crate::config::tests::config_of;
 use crate::parts::Parts;
 use crate::resolver::Resolver;
 
@@ -27,23 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: shop.example\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-struct OneFile<'a>(&'a str);
-
-impl Disk for OneFile<'_> {
-    fn read(&self, _: &Path) -> io::Result<String> {
-        Ok(self.0.to_owned())
-    }
-
-    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
-}
-
 fn config(text: &str) -> Config {
-    let text = format!("[listen]\nhttp = \"127.0.0.1:0\"\n{text}");
-    let loaded = load(Path::new("t.toml"), &OneFile(&text), &|_| None).unwrap();
-    let mistakes = loaded.mistakes.render(&loaded.sources);
-    loaded.config.unwrap_or_else(|| panic!("{mistakes}"))
+    config_of(&format!("[listen]\nhttp = \"127.0.0.1:0\"\n{text}"))
 }
 
 /// Reads a head, to its empty line.

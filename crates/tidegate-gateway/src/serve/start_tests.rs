@@ -53,10 +53,6 @@ impl Disk for Files {
         self.steps.lock().unwrap().push(step);
         Ok(text.to_owned())
     }
-
-    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
 }
 
 /// Starts a gateway. The token is another one after `old` reads.

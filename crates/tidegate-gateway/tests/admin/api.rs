@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use tidegate::isolate::BreakerState;
 
-use crate::{NOW, PATH, World, assert_has, body, status};
+use tidegate_testkit::has;
+
+use crate::{NOW, PATH, World, body, status};
 
 #[test]
 fn health_says_whether_the_gateway_lives_and_takes_requests() {
@@ -22,18 +24,18 @@ fn health_says_whether_the_gateway_lives_and_takes_requests() {
 fn metrics_have_the_format_that_the_reader_knows() {
     let world = World::new();
     let plain = world.get("/metrics");
-    assert_has(
+    has(
         &plain,
-        &[
+        [
             "Content-Type: text/plain; version=0.0.4",
             "command=\"cart\"",
         ],
     );
     let fields = "Accept: application/openmetrics-text; version=1.0.0\r\n";
     let open = world.request("GET /metrics", fields, "");
-    assert_has(
+    has(
         &open,
-        &["Content-Type: application/openmetrics-text", "# EOF"],
+        ["Content-Type: application/openmetrics-text", "# EOF"],
     );
 }
 
@@ -54,7 +56,7 @@ fn a_snapshot_shows_routes_and_servers() {
         "\"upstreams\":[{\"name\":\"shop\",\"servers\":[{\"address\":\"10.0.0.1:80\",\"weight\":2,\
          \"in_flight\":0,\"share\":null,\"up\":false,\"draining\":false,\"found\":true}]}]",
     ];
-    assert_has(&snapshot, &parts);
+    has(&snapshot, parts);
 }
 
 #[test]
@@ -85,12 +87,12 @@ fn a_setting_is_set_shown_and_removed() {
     ] {
         let refused = world.change(&line, value);
         assert_eq!(status(&refused), code, "{refused}");
-        assert_has(&refused, &[why]);
+        has(&refused, [why]);
     }
     assert_eq!(status(&world.change(&line("DELETE"), "")), 200);
     let unset = world.change(&line("DELETE"), "");
     assert_eq!(status(&unset), 404);
-    assert_has(&unset, &["it is not set"]);
+    has(&unset, ["it is not set"]);
     let changes = world.events.latest();
     let what: Vec<&str> = changes.iter().map(|change| &*change.what).collect();
     assert_eq!(what, [format!("{PATH} removed"), format!("{PATH} = 3")]);
@@ -125,7 +127,7 @@ fn a_server_is_drained_and_resumed() {
     let order = |path: &str| status(&world.change(&format!("POST /api/servers/{path}"), ""));
     assert_eq!(order("shop/10.0.0.1:80/drain"), 200);
     assert!(world.gateway.server.is_draining());
-    assert_has(&world.get("/api/snapshot"), &["\"draining\":true"]);
+    has(world.get("/api/snapshot"), ["\"draining\":true"]);
     assert_eq!(order("shop/10.0.0.1:80/resume"), 200);
     assert!(!world.gateway.server.is_draining());
     assert_eq!(order("shop/10.0.0.2:80/drain"), 404);
@@ -164,7 +166,7 @@ fn each_change_is_an_event_with_time_and_origin() {
         "\"what\":\"reload\"",
         "\"what\":\"breaker of cart: forced open\"",
     ];
-    assert_has(&events, &parts);
+    has(&events, parts);
     let latest = world.events.latest();
     assert_eq!((latest.len(), latest[0].what.as_str()), (2, "reload"));
 }
@@ -175,5 +177,5 @@ fn a_dump_shows_what_the_gateway_holds() {
     let entry = world.cart.admit().unwrap();
     let dump = world.get("/api/dump");
     drop(entry);
-    assert_has(&dump, &["Content-Type: text/plain", "cart"]);
+    has(&dump, ["Content-Type: text/plain", "cart"]);
 }

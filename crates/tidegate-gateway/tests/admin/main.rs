@@ -30,7 +30,6 @@ use tidegate_gateway::config::types::Admin;
 use tidegate_gateway::config::{Address, RealDisk, Secret};
 use tidegate_gateway::problem::Problems;
 use tidegate_net::internal::{LocalNetwork, LocalSocket};
-
 /// The network of all tests.
 static NETWORK: LazyLock<LocalNetwork> = LazyLock::new(LocalNetwork::new);
 /// How long a client waits for bytes before its test fails.
@@ -266,11 +265,4 @@ fn status(response: &str) -> u16 {
 /// Returns the body of a response.
 fn body(response: &str) -> &str {
     response.split_once("\r\n\r\n").unwrap().1
-}
-
-/// Asserts that a text contains each part.
-fn assert_has(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "{part} is missing in\n{text}");
-    }
 }

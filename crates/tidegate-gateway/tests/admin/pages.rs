@@ -3,8 +3,10 @@
 use tidegate::isolate::{BreakerConfig, BreakerWindow, Command};
 use tidegate_gateway::config::Secret;
 
+use tidegate_testkit::{begins, has};
+
 use crate::streams::{Stream, millis};
-use crate::{World, assert_has, body, settings, status};
+use crate::{World, body, settings, status};
 
 /// Returns the id of a frame.
 fn id(frame: &str) -> &str {
@@ -38,7 +40,7 @@ fn the_page_is_one_file_with_a_policy_and_needs_no_token() {
         "X-Content-Type-Options: nosniff\r\n",
         "Cache-Control: no-store\r\n",
     ];
-    assert_has(&page, &fields);
+    has(&page, fields);
     assert!(body(&page).starts_with("<!doctype html>"));
     // It contains no data: these need the token.
     for path in ["/page/events", "/page/route?key=cart", "/page/save"] {
@@ -54,9 +56,9 @@ fn the_page_is_one_file_with_a_policy_and_needs_no_token() {
 fn a_page_gets_everything_then_changes_twice_a_second() {
     let world = World::new();
     let mut page = Stream::open(&world, "/page/events");
-    assert_has(&page.head, &["Content-Type: text/event-stream\r\n"]);
+    has(&page.head, ["Content-Type: text/event-stream\r\n"]);
     let full = page.next();
-    assert!(full.starts_with("retry: 1000\nid: "), "{full}");
+    begins(&full, "retry: 1000\nid: ");
     let parts = [
         "\nevent: full\ndata: {\"version\":1,",
         "{\"name\":\"rate\",\"title\":\"Rate\",\"unit\":\"1/s\"",
@@ -64,11 +66,11 @@ fn a_page_gets_everything_then_changes_twice_a_second() {
         "\"says\":\"no calls\"",
         "\"address\":\"10.0.0.1:80\"",
     ];
-    assert_has(&full, &parts);
+    has(&full, parts);
     assert!(full.ends_with("}\n\n") && full.matches('\n').count() == 5);
     world.clock.advance(millis(500));
     let change = page.next();
-    assert_has(&change, &["event: change\ndata: {\"sample\":"]);
+    has(&change, ["event: change\ndata: {\"sample\":"]);
     assert!(!change.contains("\"schema\""));
     let entry = world.cart.admit().unwrap();
     let frame = until_frame(&world, &mut page, "\"rows\":[[0,[");
@@ -84,17 +86,17 @@ fn a_page_that_comes_back_goes_on_where_it_was() {
     drop(page);
     let mut again = Stream::open(&world, &format!("/page/events?since={last}"));
     world.clock.advance(millis(500));
-    assert_has(&again.next(), &["event: change\n"]);
+    has(again.next(), ["event: change\n"]);
     // An id of another process is of no use.
     let mut other = Stream::open(&world, "/page/events?since=0-1");
-    assert_has(&other.next(), &["event: full\n"]);
+    has(other.next(), ["event: full\n"]);
     // The routes are others.
     let _more: Command = {
         let more = Command::builder("more").group("shop");
         more.build(&world.gateway.isolation).unwrap()
     };
     let frame = until_frame(&world, &mut again, "\"key\":\"more\"");
-    assert_has(&frame, &["event: full\n"]);
+    has(&frame, ["event: full\n"]);
 }
 
 #[test]
@@ -104,7 +106,7 @@ fn a_page_too_many_is_told_so_until_one_is_closed() {
         .map(|_| Stream::open(&world, "/page/events"))
         .collect();
     for page in &mut open {
-        assert_has(&page.next(), &["event: full\n"]);
+        has(page.next(), ["event: full\n"]);
     }
     let mut sixth = Stream::open(&world, "/page/events");
     let refusal = "event: refused\ndata: {\"why\":\"at most 5 pages are open at once";
@@ -148,7 +150,7 @@ fn a_slow_page_gets_fewer_frames_and_never_a_queue() {
         latest = until_frame(&world, &mut quick, &format!("\"step {number}\""));
     }
     let first = slow.next();
-    assert_has(&first, &["event: full\n"]);
+    has(&first, ["event: full\n"]);
     let mut frames = 0;
     let mut told = String::new();
     while !told.contains("\"step 9\"") {
@@ -166,7 +168,7 @@ fn a_slow_page_gets_fewer_frames_and_never_a_queue() {
 fn changes_and_short_states_of_breakers_are_in_the_log() {
     let world = World::new();
     let mut page = Stream::open(&world, "/page/events");
-    assert_has(&page.next(), &["event: full\n"]);
+    has(page.next(), ["event: full\n"]);
     assert_eq!(
         status(&world.change("POST /api/breakers/cart/open", "")),
         200
@@ -176,7 +178,7 @@ fn changes_and_short_states_of_breakers_are_in_the_log() {
         "\"kind\":\"change\",\"origin\":\"admin 127.0.0.1:",
         "an operator forces the breaker open",
     ];
-    assert_has(&frame, &parts);
+    has(&frame, parts);
     let breaker = BreakerConfig {
         window: BreakerWindow::Count(1),
         min_calls: 1,
@@ -191,7 +193,7 @@ fn changes_and_short_states_of_breakers_are_in_the_log() {
     // It is closed again before the next sample.
     world.gateway.isolation.reset_breaker("flaky");
     let frame = until_frame(&world, &mut page, "flaky: closed to open");
-    assert_has(&frame, &["\"route\":\"flaky\"", "flaky: open to closed"]);
+    has(&frame, ["\"route\":\"flaky\"", "flaky: open to closed"]);
 }
 
 #[test]
@@ -211,9 +213,9 @@ fn a_knob_is_switched_with_the_token() {
     world.clock.advance(millis(500));
     let mut frames = page.next();
     frames.push_str(&until_frame(&world, &mut page, ""));
-    assert_has(
+    has(
         &frames,
-        &["\"knobs\":[{\"name\":\"flaky\"", "\"value\":\"dead\""],
+        ["\"knobs\":[{\"name\":\"flaky\"", "\"value\":\"dead\""],
     );
 }
 
@@ -260,7 +262,7 @@ fn a_page_of_another_origin_takes_no_place_of_ours() {
         .map(|_| Stream::open_with(&world, "/page/events", own))
         .collect();
     for page in &mut pages {
-        assert_has(&page.next(), &["event: full\n"]);
+        has(page.next(), ["event: full\n"]);
     }
     for fields in [own, ""] {
         let mut stream = Stream::open_with(&world, "/hystrix.stream", fields);
@@ -286,9 +288,9 @@ fn histories_settings_and_files_are_of_the_asked_route() {
     let history = world.get("/page/route?key=%3Cscript%3E%22%27%0A");
     let expected = "{\"key\":\"\\u003cscript>\\\"'\\u000a\",\"times\":[";
     assert!(body(&history).starts_with(expected), "{history}");
-    assert_has(
+    has(
         &history,
-        &[
+        [
             "\"heat\":{\"times\":[",
             "\"bounds_ms\":[0.05,",
             "\"moves\":[]",
@@ -297,12 +299,12 @@ fn histories_settings_and_files_are_of_the_asked_route() {
     assert_eq!(status(&world.get("/page/route?key=none")), 404);
     assert_eq!(status(&world.get("/page/route")), 404);
     let own = world.get("/api/settings?key=cart");
-    assert_has(&own, &["route.cart.limit.max"]);
+    has(&own, ["route.cart.limit.max"]);
     assert!(!own.contains("script"));
     let saved = world.get("/page/save");
-    assert_has(
+    has(
         &saved,
-        &[
+        [
             "{\"version\":1,\"snapshot\":{",
             "\"histories\":[{\"key\":\"\\u003cscript",
         ],
@@ -314,7 +316,7 @@ fn histories_settings_and_files_are_of_the_asked_route() {
 fn after_the_end_pages_end_and_none_begins() {
     let world = World::new();
     let mut page = Stream::open(&world, "/page/events");
-    assert_has(&page.next(), &["event: full\n"]);
+    has(page.next(), ["event: full\n"]);
     world.admin.close_streams();
     assert_eq!(page.next(), "", "the page has its end");
     let mut late = Stream::open(&world, "/page/events");

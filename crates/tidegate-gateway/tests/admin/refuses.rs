@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tidegate_gateway::config::{Address, Secret};
 
-use crate::{NETWORK, World, assert_has, body, settings, status};
+use tidegate_testkit::{begins, has, lacks};
+
+use crate::{NETWORK, World, body, settings, status};
 
 #[test]
 fn a_change_needs_the_token_for_changes() {
@@ -72,7 +74,7 @@ fn without_a_token_nothing_can_be_changed() {
     assert_eq!(status(&refused), 401, "the token is none of ours");
     let refused = world.request("POST /api/reload", "", "");
     assert_eq!(status(&refused), 403);
-    assert_has(&refused, &["set listen.admin.token"]);
+    has(&refused, ["set listen.admin.token"]);
 }
 
 #[test]
@@ -101,13 +103,13 @@ fn on_another_address_only_health_is_free() {
     let page = world.get("/");
     assert_eq!(status(&page), 200);
     assert_eq!(body(&page), body(&World::new().get("/")));
-    assert!(!page.contains("cart"), "it contains no data");
+    lacks(&page, ["cart"]);
     assert_eq!(status(&world.get("/live")), 200);
     assert_eq!(status(&world.get("/ready")), 200);
     assert_eq!(status(&world.change("GET /api/snapshot", "")), 200);
     settings.token = None;
     let error = World::with(&settings).err().unwrap().to_string();
-    assert!(error.contains("there is no token"), "{error}");
+    has(&error, ["there is no token"]);
 }
 
 #[test]
@@ -133,10 +135,7 @@ fn a_page_of_another_site_reads_and_changes_nothing() {
     assert_eq!(status(&preflight), 405);
     let read = world.request("GET /api/snapshot", "Origin: http://evil.example\r\n", "");
     for response in [preflight, read] {
-        assert!(
-            !response.to_ascii_lowercase().contains("access-control"),
-            "{response}"
-        );
+        lacks(response.to_ascii_lowercase(), ["access-control"]);
     }
 }
 
@@ -148,7 +147,7 @@ fn what_does_not_exist_or_is_too_large_is_refused() {
     }
     let other = world.request("DELETE /metrics", "", "");
     assert_eq!(status(&other), 405);
-    assert_has(&other, &["Allow: GET, HEAD\r\n"]);
+    has(&other, ["Allow: GET, HEAD\r\n"]);
     let path = "PUT /api/settings/route.cart.limit.max";
     assert_eq!(status(&world.change(path, &"x".repeat(5000))), 413);
     let token = "Authorization: Bearer full-token\r\n";
@@ -164,18 +163,12 @@ fn a_port_in_use_and_a_missing_token_file_are_errors() {
         port: world.admin.local_addr().port(),
     };
     let error = World::with(&other).err().unwrap().to_string();
-    assert!(
-        error.starts_with("listen.admin.at: cannot listen on 127.0.0.1:"),
-        "{error}"
-    );
+    begins(&error, "listen.admin.at: cannot listen on 127.0.0.1:");
     assert_eq!(error.matches("cannot listen").count(), 1, "{error}");
     let mut missing = settings();
     missing.token = Some(Secret::File("/no/such/token".into()));
     let error = World::with(&missing).err().unwrap().to_string();
-    assert!(
-        error.starts_with("listen.admin.token: the file cannot be read"),
-        "{error}"
-    );
+    begins(&error, "listen.admin.token: the file cannot be read");
 }
 
 #[test]
@@ -218,7 +211,7 @@ fn if_the_threads_are_busy_the_status_is_503() {
             200 => done += 1,
             503 => {
                 refused += 1;
-                assert_has(&response, &["Retry-After: 1\r\n", "\"error\":"]);
+                has(&response, ["Retry-After: 1\r\n", "\"error\":"]);
             }
             other => panic!("{other}: {response}"),
         }

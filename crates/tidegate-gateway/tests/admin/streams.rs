@@ -7,7 +7,9 @@ use tidegate::isolate::{Command, PoolConfig};
 use tidegate_gateway::config::Secret;
 use tidegate_net::internal::LocalSocket;
 
-use crate::{World, assert_has, settings, status};
+use tidegate_testkit::has;
+
+use crate::{World, settings, status};
 
 const PING: &str = "ping: \n\n";
 
@@ -81,7 +83,7 @@ fn a_stream_is_an_uncached_response_of_events() {
         "\r\nCache-Control: no-cache, no-store, max-age=0, must-revalidate\r\n",
         "\r\nPragma: no-cache\r\n",
     ];
-    assert_has(&stream.head, &fields);
+    has(&stream.head, fields);
     assert!(!stream.head.contains("Content-Length"));
     assert!(stream.next().starts_with("data: {"));
 }
@@ -121,7 +123,7 @@ fn a_sixth_client_is_refused_until_one_leaves() {
     assert!(open.iter().all(|stream| status(&stream.head) == 200));
     let refused = world.get("/hystrix.stream");
     assert_eq!(status(&refused), 503);
-    assert_has(&refused, &["at most 5 clients"]);
+    has(&refused, ["at most 5 clients"]);
     // A place is free as soon as its client has left, not only at its next sample.
     drop(open.remove(1));
     tidegate_testkit::until("the place is free", || {
@@ -157,7 +159,7 @@ fn known_keys_appear_at_once_with_zeros() {
         "\"requestCount\":0",
         "\"errorPercentage\":0",
     ];
-    assert_has(&stream.next(), &zeros);
+    has(stream.next(), zeros);
 }
 
 #[test]
@@ -177,7 +179,7 @@ fn a_pool_that_was_never_used_appears_with_zeros() {
         "\"currentCompletedTaskCount\":0",
         "\"currentPoolSize\":0",
     ];
-    assert_has(pool.unwrap(), &zeros);
+    has(pool.unwrap(), zeros);
     drop(stock);
 }
 

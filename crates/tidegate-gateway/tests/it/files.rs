@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tidegate_gateway::cli::{self, Machine};
 use tidegate_gateway::config::Disk;
+use tidegate_testkit::has;
 
 /// Files in memory.
 #[derive(Debug, Default)]
@@ -73,4 +74,31 @@ pub(crate) fn run(files: &[(&str, &str)], arguments: &[&str]) -> (String, u8) {
 /// Checks `t.toml` with this text.
 pub(crate) fn check(text: &str) -> (String, u8) {
     run(&[("t.toml", text)], &["check", "t.toml"])
+}
+
+/// Returns the cases of a text, which has an empty line between them: lines of a file, and what its check
+/// says, each part after `> `.
+pub(crate) fn cases(text: &str) -> Vec<(String, Vec<&str>)> {
+    let cases = text.trim_matches('\n').split("\n\n").map(|case| {
+        let (said, lines): (Vec<&str>, Vec<&str>) =
+            case.lines().partition(|line| line.starts_with("> "));
+        let said = said.into_iter().map(|part| &part[2..]).collect();
+        (lines.join("\n") + "\n", said)
+    });
+    cases.collect()
+}
+
+/// Checks each of the [`cases`], with its lines after `before`. Each is an error.
+pub(crate) fn compare(before: &str, text: &str) {
+    for (lines, said) in cases(text) {
+        fails(&format!("{before}{lines}"), said);
+    }
+}
+
+/// Asserts that this text is an error, and that its check says these parts.
+#[track_caller]
+pub(crate) fn fails<P: AsRef<str>>(text: &str, parts: impl IntoIterator<Item = P>) {
+    let (output, status) = check(text);
+    has(format!("{text}\n{output}"), parts);
+    assert_eq!(status, 1, "{text}\n{output}");
 }

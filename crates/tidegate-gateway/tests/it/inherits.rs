@@ -6,6 +6,8 @@ use std::time::Duration;
 use tidegate_gateway::config::types::Route;
 use tidegate_gateway::config::{Count, LimitKind, Percent, Status, load};
 
+use tidegate_testkit::has;
+
 use crate::files::{check, machine};
 
 const DEFAULTS: &str = "\
@@ -92,9 +94,9 @@ fn a_mistake_in_the_defaults_is_reported_once_even_if_nothing_inherits_it() {
     let text = "[defaults.route]\ntimeout = 1\n[listen]\nhttp = \"h:1\"\n\
                 [route.a]\npath = \"/a\"\nrespond = 200\n[route.b]\npath = \"/b\"\nrespond = 200\n";
     let (output, status) = check(text);
-    assert!(
-        output.contains("t.toml:2:11: defaults.route.timeout: 1 is not a duration"),
-        "{output}"
+    has(
+        &output,
+        ["t.toml:2:11: defaults.route.timeout: 1 is not a duration"],
     );
     assert!(output.ends_with("1 error, 0 warnings\n"), "{output}");
     assert_eq!(status, 1);

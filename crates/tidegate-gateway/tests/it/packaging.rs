@@ -4,13 +4,15 @@ use std::path::Path;
 
 use tidegate_gateway::config::load;
 
+use tidegate_testkit::has;
+
 use crate::files::{machine, run};
 
 #[test]
 fn the_manual_describes_each_command() {
     let (manual, status) = run(&[], &["man"]);
     assert_eq!(status, 0);
-    assert!(manual.contains(".TH tidegate 1"), "{manual}");
+    has(&manual, [".TH tidegate 1"]);
     let commands = [
         "check",
         "explain",
@@ -25,18 +27,11 @@ fn the_manual_describes_each_command() {
     for command in commands {
         let synopsis = format!("\n\\fBtidegate {command}\\fR ");
         let heading = format!("\n.SH TIDEGATE {}\n", command.to_uppercase());
-        for part in [synopsis, heading] {
-            assert!(manual.contains(&part), "{part}\n{manual}");
-        }
+        has(&manual, [synopsis, heading]);
     }
-    assert!(
-        manual.contains("\\-\\-header"),
-        "the options of commands are there, too"
-    );
+    has(&manual, ["\\-\\-header"]);
     let name = "tidegate \\- A gateway that no slow service takes down";
-    for part in [name, ".SH TIDEGATE EXPLAIN\n"] {
-        assert!(manual.contains(part), "{part}\n{manual}");
-    }
+    has(&manual, [name, ".SH TIDEGATE EXPLAIN\n"]);
 }
 
 /// Returns the names of all commands, as the help lists them.

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use tidegate_gateway::config::load;
 
+use tidegate_testkit::{has, lacks};
+
 use crate::files::{check, machine, run};
 
 /// What must not be printed. The variable `TOKEN` has the same value.
@@ -46,7 +48,7 @@ fn a_configuration_that_is_printed_shows_no_secret() {
         format!("{:?}", loaded.sources),
     ];
     for text in printed {
-        assert!(!text.contains(MARKER), "{text}");
+        lacks(&text, [MARKER]);
     }
     let requests: [&[&str]; 2] = [
         &["GET", "/"],
@@ -61,8 +63,8 @@ fn a_configuration_that_is_printed_shows_no_secret() {
         let mut arguments = vec!["explain", "t.toml"];
         arguments.extend(request);
         let (output, status) = run(&[("t.toml", FILE)], &arguments);
-        assert!(output.contains("authorization"), "{output}");
-        assert!(!output.contains(MARKER), "{output}");
+        has(&output, ["authorization"]);
+        lacks(&output, [MARKER]);
         assert_eq!(status, 0);
     }
 }
@@ -142,8 +144,10 @@ fn a_secret_with_a_wrong_key_is_not_shown() {
 fn the_settings_of_a_route_with_the_name_of_a_secret_are_shown() {
     let text = "[listen]\nhttp = \"h:1\"\n[route.token]\nrespond = 200\ntimeout = \"soon\"\n";
     let (output, _) = check(text);
-    assert!(output.contains("`soon` is not a duration"), "{output}");
-    assert!(output.contains("5 | timeout = \"soon\""), "{output}");
+    has(
+        &output,
+        ["`soon` is not a duration", "5 | timeout = \"soon\""],
+    );
 }
 
 /// A secret in the file itself is a mistake, and the only one here.
@@ -157,10 +161,8 @@ fn a_literal_token_is_refused_and_not_shown() {
         let (output, status) = check(&literal);
         let expected = "expected a secret from a variable or a file, such as `\"${TOKEN}\"` or \
                         `\"file:/run/token\"`";
-        assert!(output.contains(expected), "{output}");
-        assert!(output.contains("t.toml:5:"), "{output}");
-        assert!(output.contains("1 error, 0 warnings"), "{output}");
-        assert!(!output.contains(MARKER), "{output}");
+        has(&output, [expected, "t.toml:5:", "1 error, 0 warnings"]);
+        lacks(&output, [MARKER]);
         assert_eq!(status, 1);
         let (output, status) = check(&literal.replace("\"marker\"", "\"${TOKEN}\""));
         assert_eq!(status, 0, "{output}");

@@ -1,51 +1,34 @@
 //! Files, folders and addresses that a start refuses: `check` finds them, each at its place.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate_gateway::cli::{self, Machine};
 use tidegate_gateway::config::RealDisk;
 
-use crate::files::check;
+use tidegate_testkit::{Folder, has};
+
+use crate::files::{cases, check, fails};
 use crate::mistakes::GOOD;
 
-/// A folder on the disk of the machine, which is removed at the end.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    /// Checks `t.toml` in the folder with this text.
-    pub(crate) fn check(&self, text: &str) -> (String, u8) {
-        let file = self.0.join("t.toml");
-        std::fs::write(&file, text).unwrap();
-        let machine = Machine {
-            disk: Arc::new(RealDisk),
-            variables: Arc::new(|_| None),
-        };
-        let mut out = Vec::new();
-        let arguments = ["tidegate", "check", file.to_str().unwrap()];
-        let status = cli::status(arguments, &machine, &mut out);
-        (String::from_utf8(out).unwrap(), status)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Checks `t.toml` with this text in a folder on the disk of the machine.
+pub(crate) fn check_in(folder: &Folder, text: impl AsRef<[u8]>) -> (String, u8) {
+    let file = folder.join("t.toml");
+    std::fs::write(&file, text).unwrap();
+    let machine = Machine {
+        disk: Arc::new(RealDisk),
+        variables: Arc::new(|_| None),
+    };
+    let mut out = Vec::new();
+    let arguments = ["tidegate", "check", file.to_str().unwrap()];
+    let status = cli::status(arguments, &machine, &mut out);
+    (String::from_utf8(out).unwrap(), status)
 }
 
 #[test]
 fn the_file_of_the_log_is_none_that_cannot_be_opened() {
     let folder = Folder::new("log");
-    let path = folder.0.display();
-    std::os::unix::fs::symlink(folder.0.join("loop"), folder.0.join("loop")).unwrap();
+    let path = folder.display();
+    std::os::unix::fs::symlink(folder.join("loop"), folder.join("loop")).unwrap();
     for (file, message) in [
         (format!("{path}"), "it is a directory"),
         (format!("{path}/"), "it is a directory"),
@@ -54,21 +37,21 @@ fn the_file_of_the_log_is_none_that_cannot_be_opened() {
         (format!("{path}/a\\u0000b"), "it cannot be opened: "),
         (format!("{path}/loop/log"), "it cannot be opened: "),
     ] {
-        let (output, status) = folder.check(&format!("{GOOD}[log]\nfile = \"{file}\"\n"));
+        let (output, status) = check_in(&folder, format!("{GOOD}[log]\nfile = \"{file}\"\n"));
         let message = format!("t.toml:9:8: log.file: {message}");
         assert!(output.contains(&message), "{file}\n{output}");
         assert_eq!(status, 1, "{file}");
     }
     let good = format!("{GOOD}[log]\nfile = \"{path}/new.log\"\n");
-    assert_eq!(folder.check(&good).1, 0);
-    assert!(!folder.0.join("new.log").exists(), "it is not made");
+    assert_eq!(check_in(&folder, &good).1, 0);
+    assert!(!folder.join("new.log").exists(), "it is not made");
 }
 
 #[test]
 fn the_path_of_a_socket_that_listens_can_be_used() {
     let folder = Folder::new("sockets");
-    let path = folder.0.display();
-    std::fs::write(folder.0.join("file"), "").unwrap();
+    let path = folder.display();
+    std::fs::write(folder.join("file"), "").unwrap();
     let long = "a".repeat(120);
     for (at, message) in [
         (format!("{path}/{long}"), "no socket can have this path: "),
@@ -84,28 +67,28 @@ fn the_path_of_a_socket_that_listens_can_be_used() {
     ] {
         for name in ["other", "admin"] {
             let line = format!("{name} = \"unix:{at}\"\n[upstream.a]");
-            let (output, status) = folder.check(&GOOD.replace("[upstream.a]", &line));
+            let (output, status) = check_in(&folder, GOOD.replace("[upstream.a]", &line));
             let message = format!("t.toml:3:9: listen.{name}.at: {message}");
             assert!(output.contains(&message), "{at}\n{output}");
             assert_eq!(status, 1, "{at}");
         }
     }
-    let socket = folder.0.join("s");
+    let socket = folder.join("s");
     let line = format!("other = \"unix:{}\"\n[upstream.a]", socket.display());
     let text = GOOD.replace("[upstream.a]", &line);
-    assert_eq!(folder.check(&text).1, 0, "nothing is there");
+    assert_eq!(check_in(&folder, &text).1, 0, "nothing is there");
     let _left = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    assert_eq!(folder.check(&text).1, 0, "a socket is there");
+    assert_eq!(check_in(&folder, &text).1, 0, "a socket is there");
 }
 
 #[test]
 fn the_directory_of_files_can_be_opened() {
     let folder = Folder::new("directory");
-    std::os::unix::fs::symlink(folder.0.join("loop"), folder.0.join("loop")).unwrap();
+    std::os::unix::fs::symlink(folder.join("loop"), folder.join("loop")).unwrap();
     for root in ["loop", "a\\u0000b"] {
-        let path = folder.0.display();
+        let path = folder.display();
         let text = format!("[listen]\nhttp = \"h:1\"\n[route.a]\nfiles = \"{path}/{root}\"\n");
-        let (output, status) = folder.check(&text);
+        let (output, status) = check_in(&folder, &text);
         let message = "t.toml:4:9: route.a.files.root: the directory cannot be opened: ";
         assert!(output.contains(message), "{root}\n{output}");
         assert_eq!(status, 1, "{root}");
@@ -115,48 +98,39 @@ fn the_directory_of_files_can_be_opened() {
 #[test]
 fn a_server_has_a_port_and_a_name_that_a_certificate_can_have() {
     let at = |servers: &str| GOOD.replace("servers = [\"10.0.0.1:80\"]", servers);
-    for (text, place, message) in [
-        (
-            "servers = [\"h:1\", \"h:0\"]",
-            "t.toml:4:19: upstream.a.servers[1].at",
-            "no server can be reached at port 0",
-        ),
-        (
-            "servers = \"h:1\"\ntls = { name = \"\" }",
-            "t.toml:5:16: upstream.a.tls.name",
-            "no certificate can have this name",
-        ),
-        (
-            "servers = \"h:1\"\ntls = { name = \"a b\" }",
-            "t.toml:5:16: upstream.a.tls.name",
-            "no certificate can have this name",
-        ),
-        (
-            "servers = \"h:1\"\ntls = { name = \"é.example\" }",
-            "t.toml:5:16: upstream.a.tls.name",
-            "no certificate can have this name",
-        ),
-        (
-            "servers = \"h:1\"\ntls = { name = \"a.example:443\" }",
-            "t.toml:5:16: upstream.a.tls.name",
-            "no certificate can have this name",
-        ),
-        (
-            "servers = \"h:1\"\ntls = { key = \"k\", cert = \"c\" }",
-            "t.toml:5:27: upstream.a.tls.cert",
-            "`cert` and `key` need `roots`, too",
-        ),
-        (
-            "servers = \"h:1\"\ntls = { key = \"k\" }",
-            "t.toml:5:15: upstream.a.tls.key",
-            "a certificate and its key belong together",
-        ),
-    ] {
-        let (output, status) = check(&at(text));
-        let message = format!("{place}: {message}");
-        assert!(output.contains(&message), "{text}\n{output}");
-        assert!(output.contains("\n1 error, 0 warnings"), "{text}\n{output}");
-        assert_eq!(status, 1, "{text}");
+    let rows = r#"
+servers = ["h:1", "h:0"]
+> t.toml:4:19: upstream.a.servers[1].at: no server can be reached at port 0
+
+servers = "h:1"
+tls = { name = "" }
+> t.toml:5:16: upstream.a.tls.name: no certificate can have this name
+
+servers = "h:1"
+tls = { name = "a b" }
+> t.toml:5:16: upstream.a.tls.name: no certificate can have this name
+
+servers = "h:1"
+tls = { name = "é.example" }
+> t.toml:5:16: upstream.a.tls.name: no certificate can have this name
+
+servers = "h:1"
+tls = { name = "a.example:443" }
+> t.toml:5:16: upstream.a.tls.name: no certificate can have this name
+
+servers = "h:1"
+tls = { key = "k", cert = "c" }
+> t.toml:5:27: upstream.a.tls.cert: `cert` and `key` need `roots`, too
+
+servers = "h:1"
+tls = { key = "k" }
+> t.toml:5:15: upstream.a.tls.key: a certificate and its key belong together
+"#;
+    for (text, said) in cases(rows) {
+        fails(
+            &at(&text),
+            said.into_iter().chain(["\n1 error, 0 warnings"]),
+        );
     }
     for name in ["a_b.example", "10.0.0.1", "[::1]"] {
         let text = at(&format!("servers = \"h:1\"\ntls = {{ name = {name:?} }}"));
@@ -181,8 +155,7 @@ fn no_listener_has_an_address_that_includes_that_of_another_one() {
     ] {
         let (output, status) = with(first, second);
         let message = ".at: one of the address and that of `listen.http` includes the other";
-        assert!(output.contains("t.toml:3:9: listen."), "{output}");
-        assert!(output.contains(message), "{output}");
+        has(&output, ["t.toml:3:9: listen.", message]);
         assert_eq!(status, 1, "{first} {second}");
     }
     for (first, second) in [
@@ -230,23 +203,24 @@ file = \"/d/log\"
 query = 7
 ";
     let (output, status) = check(text);
-    for place in [
-        "t.toml:1:1: timeuot:",
-        "t.toml:4:49: listen.http.tls.certificates[0].key:",
-        "t.toml:7:34: listen.b.tls.certificates[0].cert:",
-        "t.toml:7:70: listen.b.tls.client:",
-        "t.toml:10:9: listen.admin.token: the file cannot be read",
-        "t.toml:11:14: listen.admin.read_token: the file cannot be read",
-        "t.toml:14:17: upstream.a.tls.roots:",
-        "t.toml:17:17: upstream.b.tls.roots:",
-        "t.toml:19:9: route.a.files.root: the directory does not exist",
-        "t.toml:20:11: route.a.timeout:",
-        "t.toml:23:9: route.b.files.root: 7 is not",
-        "t.toml:25:8: log.file: the folder of the file does not exist",
-        "t.toml:26:9: log.query:",
-    ] {
-        assert!(output.contains(place), "{place}\n{output}");
-    }
+    has(
+        &output,
+        [
+            "t.toml:1:1: timeuot:",
+            "t.toml:4:49: listen.http.tls.certificates[0].key:",
+            "t.toml:7:34: listen.b.tls.certificates[0].cert:",
+            "t.toml:7:70: listen.b.tls.client:",
+            "t.toml:10:9: listen.admin.token: the file cannot be read",
+            "t.toml:11:14: listen.admin.read_token: the file cannot be read",
+            "t.toml:14:17: upstream.a.tls.roots:",
+            "t.toml:17:17: upstream.b.tls.roots:",
+            "t.toml:19:9: route.a.files.root: the directory does not exist",
+            "t.toml:20:11: route.a.timeout:",
+            "t.toml:23:9: route.b.files.root: 7 is not",
+            "t.toml:25:8: log.file: the folder of the file does not exist",
+            "t.toml:26:9: log.query:",
+        ],
+    );
     let errors = output.lines().filter(|line| line.starts_with("t.toml:"));
     assert_eq!(
         errors.filter(|line| !line.contains("warning")).count(),

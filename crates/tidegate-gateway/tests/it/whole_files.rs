@@ -1,14 +1,14 @@
 //! Mistakes of whole files: parts that are missing, includes, files that cannot be read.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use tidegate_gateway::cli::{self, Machine};
 use tidegate_gateway::config::{Disk as _, RealDisk, load};
 
-use crate::files::{check, machine, run};
+use tidegate_testkit::{Folder, begins, has, lacks};
+
+use crate::files::{check, fails, machine, run};
 use crate::mistakes::GOOD;
-use crate::start_files::Folder;
+use crate::start_files::check_in;
 
 /// A file that was cut off while it was written must not replace one that serves.
 #[test]
@@ -25,10 +25,7 @@ fn a_file_without_a_listener_for_requests_is_one_error() {
         let (output, status) = check(text);
         let message = format!("t.toml:{place}: listen: no listener: nothing to serve");
         assert!(output.contains(&message), "{text}\n{output}");
-        assert!(
-            output.contains("such as `http = \"0.0.0.0:80\"`"),
-            "{output}"
-        );
+        has(&output, ["such as `http = \"0.0.0.0:80\"`"]);
         assert!(output.contains("\n1 error, 0 warnings"), "{text}\n{output}");
         assert_eq!(status, 1, "{text}\n{output}");
     }
@@ -100,9 +97,9 @@ fn a_circle_of_includes_ends() {
         ("d/c.toml", "include = \"../d/*.toml\"\n"),
     ];
     let (output, status) = run(&files, &["check", "d/a.toml"]);
-    assert!(
-        output.contains("d/a.toml:1:11: include: the file includes itself"),
-        "{output}"
+    has(
+        &output,
+        ["d/a.toml:1:11: include: the file includes itself"],
     );
     assert_eq!(status, 1);
 }
@@ -117,13 +114,14 @@ fn a_file_that_is_included_twice_is_a_mistake_with_both_places() {
         ("c.toml", GOOD),
     ];
     let (output, status) = run(&files, &["check", "t.toml"]);
-    for part in [
-        "b.toml:1:11: include: `c.toml` is included already\n",
-        "a.toml:1:11: the first time\n",
-        "\n1 error, 0 warnings",
-    ] {
-        assert!(output.contains(part), "{part}\n{output}");
-    }
+    has(
+        &output,
+        [
+            "b.toml:1:11: include: `c.toml` is included already\n",
+            "a.toml:1:11: the first time\n",
+            "\n1 error, 0 warnings",
+        ],
+    );
     assert_eq!(status, 1);
     let names: Vec<String> = (0..60).map(|number| format!("d/{number}.toml")).collect();
     let all = names
@@ -133,21 +131,18 @@ fn a_file_that_is_included_twice_is_a_mistake_with_both_places() {
         .chain([("t.toml", "include = \"d/*.toml\"\n")])
         .collect();
     let (output, status) = run(&files, &["check", "t.toml"]);
-    assert!(output.contains("is included already"), "{output}");
+    has(&output, ["is included already"]);
     assert_eq!(status, 1);
 }
 
 #[test]
 fn a_file_that_is_included_by_two_links_is_included_twice() {
     let folder = Folder::new("links");
-    std::fs::write(folder.0.join("part.toml"), "[log]\n").unwrap();
-    std::os::unix::fs::symlink(&folder.0, folder.0.join("self")).unwrap();
+    std::fs::write(folder.join("part.toml"), "[log]\n").unwrap();
+    std::os::unix::fs::symlink(&*folder, folder.join("self")).unwrap();
     let include = "include = [\"part.toml\", \"self/part.toml\"]\n";
-    let (output, status) = folder.check(&format!("{include}{GOOD}"));
-    assert!(
-        output.contains("part.toml` is included already"),
-        "{output}"
-    );
+    let (output, status) = check_in(&folder, format!("{include}{GOOD}"));
+    has(&output, ["part.toml` is included already"]);
     assert_eq!(status, 1);
 }
 
@@ -169,7 +164,7 @@ fn an_include_without_files_is_a_warning() {
     let text = format!("include = \"parts/*.toml\"\n{GOOD}");
     let (output, status) = check(&text);
     let message = "t.toml:1:11: warning: include: no file has such a name";
-    assert!(output.contains(message), "{output}");
+    has(&output, [message]);
     assert_eq!(status, 0, "{output}");
 }
 
@@ -215,7 +210,7 @@ fn of_many_mistakes_a_hundred_are_shown_and_all_are_counted() {
     for (text, end) in rows {
         let (output, status) = check(&text);
         let end_of_output = &output[output.len().saturating_sub(80)..];
-        assert!(end_of_output.contains(end), "{end}: {end_of_output}");
+        has(end_of_output, [end]);
         assert!(output.matches(" | ").count() <= 400, "{end}");
         let longest = output.lines().map(|line| line.chars().count()).max();
         assert!(longest < Some(500), "{end}: {longest:?}");
@@ -229,29 +224,16 @@ fn mistakes_of_includes_name_both_files() {
     let part = "include = \"../t.toml\"\n[route.a]\nrespond = 200\n[route.b]\ntimeout = 1\n";
     let files = [("t.toml", main.as_str()), ("parts/b.toml", part)];
     let (output, status) = run(&files, &["check", "t.toml"]);
-    assert!(
-        output.contains("parts/b.toml:2:8: route.a: the key is defined twice"),
-        "{output}"
-    );
-    assert!(
-        output.contains("t.toml:6:8: the other definition"),
-        "{output}"
-    );
-    assert!(
-        output.contains("parts/b.toml:5:11: route.b.timeout: 1 is not a duration"),
-        "{output}"
-    );
-    assert!(
-        output.contains("t.toml:1:28: include: `none.toml` cannot be read"),
-        "{output}"
-    );
-    assert!(
-        output.contains("t.toml:1:41: include: 5 is not a path without variables"),
-        "{output}"
-    );
-    assert!(
-        output.contains("parts/b.toml:1:11: include: the file includes itself"),
-        "{output}"
+    has(
+        &output,
+        [
+            "parts/b.toml:2:8: route.a: the key is defined twice",
+            "t.toml:6:8: the other definition",
+            "parts/b.toml:5:11: route.b.timeout: 1 is not a duration",
+            "t.toml:1:28: include: `none.toml` cannot be read",
+            "t.toml:1:41: include: 5 is not a path without variables",
+            "parts/b.toml:1:11: include: the file includes itself",
+        ],
     );
     assert_eq!(status, 1);
 }
@@ -259,10 +241,7 @@ fn mistakes_of_includes_name_both_files() {
 #[test]
 fn a_file_that_does_not_exist_is_status_2() {
     let (output, status) = run(&[], &["check", "none.toml"]);
-    assert!(
-        output.starts_with("none.toml: cannot be read: "),
-        "{output}"
-    );
+    begins(&output, "none.toml: cannot be read: ");
     assert_eq!(status, 2);
 }
 
@@ -279,7 +258,7 @@ fn one_value_has_one_message() {
     ];
     for (text, message) in rows {
         let (output, status) = check(&text);
-        assert!(output.contains(message), "{output}");
+        has(&output, [message]);
         assert!(output.ends_with("\n1 error, 0 warnings\n"), "{output}");
         assert_eq!(status, 1);
     }
@@ -288,59 +267,48 @@ fn one_value_has_one_message() {
 #[test]
 fn a_token_file_that_is_missing_is_found() {
     let text = format!("{GOOD}[listen.admin]\nat = \"127.0.0.1:1\"\ntoken = \"file:/nope\"\n");
-    let (output, status) = check(&text);
     let message = "t.toml:10:9: listen.admin.token: the file cannot be read";
-    assert!(output.contains(message), "{output}");
-    assert_eq!(status, 1);
+    fails(&text, [message]);
 }
 
 /// What `run` refuses, `check` finds, on the disk of the machine.
 #[test]
 fn folders_that_are_missing_and_bytes_that_are_no_text_are_found() {
-    let folder = std::env::temp_dir().join(format!("tidegate-check-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let (file, none) = (folder.join("t.toml"), folder.join("none"));
-    let machine = Machine {
-        disk: Arc::new(RealDisk),
-        variables: Arc::new(|_| None),
-    };
-    let check = |text: &[u8]| {
-        std::fs::write(&file, text).unwrap();
-        let mut out = Vec::new();
-        let arguments = ["tidegate", "check", file.to_str().unwrap()];
-        let status = cli::status(arguments, &machine, &mut out);
-        (String::from_utf8(out).unwrap(), status)
-    };
+    let folder = Folder::new("check");
+    let none = folder.join("none");
     let text = format!(
         "[listen]\nhttp = \"h:1\"\n[log]\nfile = {:?}\n",
         none.join("log")
     );
     let text = format!("{text}[route.a]\nfiles = {none:?}\n");
-    let (output, status) = check(text.as_bytes());
-    for message in [
-        ":4:8: log.file: the folder of the file does not exist",
-        ":6:9: route.a.files.root: the directory does not exist",
-        "\n2 errors, 0 warnings",
-    ] {
-        assert!(output.contains(message), "{output}");
-    }
+    let (output, status) = check_in(&folder, &text);
+    has(
+        output,
+        [
+            ":4:8: log.file: the folder of the file does not exist",
+            ":6:9: route.a.files.root: the directory does not exist",
+            "\n2 errors, 0 warnings",
+        ],
+    );
     assert_eq!(status, 1);
     std::fs::create_dir(&none).unwrap();
-    assert_eq!(check(text.as_bytes()).1, 0);
+    assert_eq!(check_in(&folder, &text).1, 0);
     let mut bytes = format!("{text}a = 7\nä = \"").into_bytes();
     bytes.extend(b"\xff\xfe\"\n");
-    let (output, status) = check(&bytes);
-    let path = file.display();
+    let (output, status) = check_in(&folder, &bytes);
+    let path = folder.join("t.toml");
+    let path = path.display();
     let message = format!(
         "{path}:8:6: the byte 0xff is not UTF-8\n  8 | ä = \"\u{fffd}\u{fffd}\"\n    |      ^ "
     );
-    assert!(output.contains(&message), "{output}");
-    assert!(
-        output.contains(&format!("{path}:7:1: route.a.a: the key is unknown")),
-        "{output}"
+    has(
+        &output,
+        [
+            &message,
+            &format!("{path}:7:1: route.a.a: the key is unknown"),
+        ],
     );
     assert_eq!(status, 1);
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -352,6 +320,6 @@ fn a_token_that_no_client_can_send_is_refused() {
         assert_eq!(found, status, "{output}");
         let message = "t.toml:10:9: listen.admin.token: the token has several lines or control";
         assert_eq!(output.contains(message), status == 1, "{output}");
-        assert!(!output.contains("mar"), "{output}");
+        lacks(&output, ["mar"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use tidegate_testkit::Counter;
+use tidegate_testkit::{Counter, Folder, begins, has};
 
 use crate::*;
 
@@ -22,14 +22,14 @@ fn a_closed_loop_prints_a_summary_without_control_characters() {
     // A connection that sends a second request has got its first response.
     let ran = run_until(&arguments, || served.wait_for(5));
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(
-        ran.out
-            .contains("closed loop, connections: 4, threads: 1, "),
-        "{}",
-        ran.out
+    has(
+        &ran.out,
+        [
+            "closed loop, connections: 4, threads: 1, ",
+            "\n200 ",
+            "\ncorrected ",
+        ],
     );
-    assert!(ran.out.contains("\n200 "), "{}", ran.out);
-    assert!(ran.out.contains("\ncorrected "), "{}", ran.out);
     assert_plain(&ran.out);
     assert_eq!(ran.errors, "");
 }
@@ -37,8 +37,7 @@ fn a_closed_loop_prints_a_summary_without_control_characters() {
 #[test]
 fn a_rate_sends_each_planned_request_and_writes_its_files() {
     let upstream = Upstream::new(hello);
-    let folder = std::env::temp_dir().join(format!("tidegate-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("bench");
     let [plot, json] = ["plot.svg", "run.json"].map(|name| folder.join(name));
     let ran = run(&[
         "bench",
@@ -58,10 +57,8 @@ fn a_rate_sends_each_planned_request_and_writes_its_files() {
     ]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let text = std::fs::read_to_string(&json).unwrap();
-    assert!(text.contains("\"requests\":200,"), "{text}");
-    assert!(text.contains("\"outcomes\":{\"200\":200}"), "{text}");
+    has(&text, ["\"requests\":200,", "\"outcomes\":{\"200\":200}"]);
     assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg "));
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -76,12 +73,7 @@ fn outcomes_are_counted_by_the_reason_of_a_gateway() {
     let common = ["bench", &url, "-r", "100", "-d", "200ms", "-c", "3"];
     let ran = run(&[&common[..], &field].concat());
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(
-        ran.out.contains("\"outcomes\":{\"503 limit\":20}"),
-        "{}",
-        ran.out
-    );
-    assert!(ran.out.contains("\"good\":0,"), "{}", ran.out);
+    has(&ran.out, ["\"outcomes\":{\"503 limit\":20}", "\"good\":0,"]);
 }
 
 #[test]
@@ -94,8 +86,7 @@ fn a_ramp_ends_when_most_requests_fail() {
         "bench", &url, "--ramp", "100", "--stage", "100ms", "-d", "60s",
     ]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(ran.out.contains("ramp from 100 requests/s"), "{}", ran.out);
-    assert!(ran.out.contains("\n500 "), "{}", ran.out);
+    has(&ran.out, ["ramp from 100 requests/s", "\n500 "]);
 }
 
 #[test]
@@ -105,7 +96,7 @@ fn a_file_that_cannot_be_written_is_an_error() {
         let ran = run(&["bench", &server.url(), "-d", "20ms", option, "/none/file"]);
         assert_eq!(ran.status, Some(1), "{ran:?}");
         let says = "/none/file: cannot be written: ";
-        assert!(ran.errors.starts_with(says), "{ran:?}");
+        begins(&ran.errors, says);
         assert!(!ran.out.is_empty() && !ran.out.contains(says), "{ran:?}");
     }
 }
@@ -128,7 +119,7 @@ fn a_server_that_is_not_there_and_a_wrong_option_are_one_sentence() {
     );
     let ran = run(&["bench", "http://127.0.0.1/", "--rate", "fast"]);
     assert_eq!(ran.status, Some(2));
-    assert!(ran.errors.contains("it is not a number"), "{}", ran.errors);
+    has(&ran.errors, ["it is not a number"]);
 }
 
 #[test]
@@ -157,8 +148,7 @@ fn a_server_that_ends_each_connection_or_responds_with_nonsense_is_counted() {
     // One connection only asks whether the server is there, and two may not have ended.
     let ran = run_until(&arguments, || served.wait_for(7));
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(ran.out.contains("connection closed"), "{}", ran.out);
-    assert!(ran.out.contains("not a response"), "{}", ran.out);
+    has(&ran.out, ["connection closed", "not a response"]);
 }
 
 #[test]
@@ -177,9 +167,9 @@ fn a_signal_ends_it_early_with_a_summary() {
     terminal.keys("\x03");
     let status = terminal.end();
     assert!(status.success(), "{}", terminal.seen);
-    assert!(terminal.seen.contains("closed loop"), "{}", terminal.seen);
+    has(&terminal.seen, ["closed loop"]);
     // The progress line was removed.
-    assert!(terminal.seen.contains("\r\x1b[K"), "{:?}", terminal.seen);
+    has(&terminal.seen, ["\r\x1b[K"]);
 }
 
 #[test]
@@ -194,7 +184,7 @@ fn a_second_interrupt_ends_it_although_a_server_hangs() {
     terminal.until("ending: waits for");
     terminal.keys("\x03");
     assert!(terminal.end().success(), "{}", terminal.seen);
-    assert!(terminal.seen.contains("closed loop"), "{}", terminal.seen);
+    has(&terminal.seen, ["closed loop"]);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 
+use tidegate_testkit::{begins, has};
+
 use crate::*;
 
 const TUTORIAL: &str = include_str!("../../../../docs/guide/gateway-tutorial.md");
@@ -73,7 +75,7 @@ fn ports_that_are_taken_are_replaced_by_others() {
     for (name, held) in ["dashboard", "gateway"].into_iter().zip(held) {
         let line = lines.next().unwrap().unwrap();
         let (_, rest) = line.split_once("http://").unwrap();
-        assert!(line.starts_with(name), "{line}");
+        begins(&line, name);
         if let Some(held) = held {
             let address = held.local_addr().unwrap().to_string();
             assert_ne!(rest.split('/').next(), Some(address.as_str()));
@@ -102,7 +104,7 @@ fn a_terminal_shows_a_live_table_and_keys_change_an_upstream() {
     terminal.until("/blocking");
     terminal.keys("q");
     assert!(terminal.end().success(), "{}", terminal.seen);
-    assert!(terminal.seen.contains("summary of "), "{}", terminal.seen);
+    has(&terminal.seen, ["summary of "]);
 }
 
 #[test]
@@ -151,5 +153,5 @@ fn a_terminal_of_20_columns_gets_one_sentence() {
     terminal.until("make it 60");
     terminal.keys("q");
     assert!(terminal.end().success(), "{}", terminal.seen);
-    assert!(terminal.seen.contains("summary of "), "{}", terminal.seen);
+    has(&terminal.seen, ["summary of "]);
 }

@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
 
+use tidegate_testkit::{begins, has, lacks};
+
 use crate::*;
 
 const SNAPSHOT: &str = r#"{"version":1,"ready":true,"schema":{"series":[{"name":"rate"}]},
@@ -27,12 +29,8 @@ fn once_prints_one_table_for_scripts() {
     let admin = admin();
     let ran = run(&["top", &address(&admin), "--once"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(
-        ran.out.starts_with("ready; routes: 1, upstreams: 0\n"),
-        "{}",
-        ran.out
-    );
-    assert!(ran.out.contains("\ncatalog  400 "), "{}", ran.out);
+    begins(&ran.out, "ready; routes: 1, upstreams: 0\n");
+    has(&ran.out, ["\ncatalog  400 "]);
     assert_plain(&ran.out);
     // Without a terminal it prints once, too. The address may be a URL.
     let again = run(&["top", &admin.url()]);
@@ -59,18 +57,15 @@ fn a_listener_on_a_unix_socket_is_reached() {
         // If the program has not connected, the thread ends now.
         drop(UnixStream::connect(&path));
         assert_eq!(ran.status, Some(0), "{ran:?}");
-        assert!(ran.out.contains("\ncatalog  400 "), "{}", ran.out);
+        has(&ran.out, ["\ncatalog  400 "]);
         serves.join().unwrap()
     });
-    assert!(
-        served.starts_with("GET /api/snapshot HTTP/1.1\r\n"),
-        "{served}"
-    );
+    begins(&served, "GET /api/snapshot HTTP/1.1\r\n");
     std::fs::remove_file(&path).unwrap();
     let none = format!("unix:{}", path.display());
     let ran = run(&["top", &none, "--once"]);
     let says = format!("{none}: the gateway does not answer (");
-    assert!(ran.errors.starts_with(&says), "{ran:?}");
+    begins(&ran.errors, &says);
 }
 
 #[test]
@@ -81,10 +76,9 @@ fn a_gateway_that_does_not_answer_is_one_sentence() {
         (Some(1), 1),
         "{ran:?}"
     );
-    assert!(
-        ran.errors
-            .starts_with(&format!("{NOBODY}: the gateway does not answer (")),
-        "{ran:?}"
+    begins(
+        &ran.errors,
+        format!("{NOBODY}: the gateway does not answer ("),
     );
     assert_eq!(ran.out, "");
 }
@@ -103,10 +97,7 @@ fn a_token_is_sent_and_a_missing_one_is_one_sentence() {
         (Some(1), 1),
         "{ran:?}"
     );
-    assert!(
-        ran.errors.contains("set the variable TIDEGATE_TOKEN"),
-        "{ran:?}"
-    );
+    has(&ran.errors, ["set the variable TIDEGATE_TOKEN"]);
     let mut with = tidegate(&["top", &address(&guarded), "--once"]);
     assert!(
         with.env("TIDEGATE_TOKEN", "secret")
@@ -122,10 +113,7 @@ fn a_token_is_sent_and_a_missing_one_is_one_sentence() {
         (Some(1), 1),
         "{ran:?}"
     );
-    assert!(
-        ran.errors.contains("not a snapshot of this version"),
-        "{ran:?}"
-    );
+    has(&ran.errors, ["not a snapshot of this version"]);
 }
 
 #[test]
@@ -161,11 +149,7 @@ fn an_interrupt_does_not_wait_for_a_gateway_that_does_not_answer() {
     asked.read_exact(&mut [0; 1]).unwrap();
     terminal.keys("\x03");
     assert!(terminal.end().success(), "{}", terminal.seen);
-    assert!(
-        !terminal.seen.contains("does not answer"),
-        "{}",
-        terminal.seen
-    );
+    lacks(&terminal.seen, ["does not answer"]);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::io::{BufRead as _, BufReader};
 
+use tidegate_testkit::Folder;
+
 use crate::*;
 
 const PAGE: &str = include_str!("../../../../docs/guide/gateway-tutorial.md");
@@ -19,8 +21,7 @@ fn blocks(language: &str) -> Vec<&'static str> {
 fn its_commands_run_with_its_configuration() {
     let shop = Upstream::new(|_: Request<'_>, response: Response<'_>| response.body("7\n"));
     let service = shop.server.local_addr().to_string();
-    let folder = std::env::temp_dir().join(format!("tidegate-tutorial-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("tutorial");
     let text = blocks("toml")[0].replace("127.0.0.1:8000", &service);
     let text = text.replace("127.0.0.1:8080", "127.0.0.1:0");
     std::fs::write(folder.join("shop.toml"), text).unwrap();
@@ -57,7 +58,6 @@ fn its_commands_run_with_its_configuration() {
         }
     }
     drop(gateway.unwrap());
-    std::fs::remove_dir_all(&folder).unwrap();
     let commands: Vec<&str> = seen.iter().map(|(command, _)| command.as_str()).collect();
     assert_eq!(commands, ["check", "explain", "bench", "bench"]);
     assert!(

@@ -20,9 +20,8 @@ fn failed_once(fixture: &Fixture, back: &Upstream) -> Peer {
 /// Checks that the client gets the failure of the first attempt, at the end of the pause.
 fn ends_with_the_failure(fixture: &Fixture, client: &mut Peer) {
     fixture.clock.advance(Duration::from_millis(600));
-    let response = client.message();
+    let response = client.failure("closed shop");
     assert_eq!(response.status(), "502");
-    assert_eq!(response.field("tidegate-failed"), Some("closed shop"));
     assert_eq!(response.field("tidegate-refused"), None);
 }
 
@@ -39,8 +38,7 @@ fn a_probe_whose_repetition_the_breaker_refuses_has_failed() {
     }
     fixture.wait_idle();
     fixture.clock.advance(Duration::from_secs(1));
-    let refused = fixture.send(GET).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+    fixture.refusal(GET, "breaker shop");
     fixture.clock.advance(Duration::from_secs(6));
     let mut probe = fixture.send(GET);
     back.accept().message();
@@ -51,12 +49,9 @@ fn a_probe_whose_repetition_the_breaker_refuses_has_failed() {
 #[test]
 fn a_request_is_not_refused_because_another_one_has_its_permit() {
     for queue in ["", "queue = { max = 1, wait = \"5s\" }\n"] {
-        let back = Upstream::new();
-        let fixture = Fixture::with_route(&[&back], &format!("limit = 1\n{queue}{RETRY}"));
+        let (back, fixture) = Fixture::of(&format!("limit = 1\n{queue}{RETRY}"));
         let mut client = failed_once(&fixture, &back);
-        let mut other = fixture.send(GET);
-        let mut server = back.accept();
-        server.message();
+        let (mut other, mut server) = fixture.open(GET, &back);
         if !queue.is_empty() {
             fixture.clock.advance(Duration::from_millis(600));
             let waits = || fixture.isolation.snapshots()[0].waiting == 1;
@@ -65,15 +60,13 @@ fn a_request_is_not_refused_because_another_one_has_its_permit() {
             fixture.clock.advance(Duration::from_secs(5));
         }
         ends_with_the_failure(&fixture, &mut client);
-        server.write(OK);
-        assert_eq!(other.message().body, "ok");
+        server.answer(&mut other);
     }
 }
 
 #[test]
 fn a_request_is_not_refused_because_no_server_is_left() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], RETRY);
+    let (back, fixture) = Fixture::of(RETRY);
     let mut client = failed_once(&fixture, &back);
     let is_known = fixture.gateway.drain_server("back", &back.address(), true);
     assert!(is_known);
@@ -89,13 +82,9 @@ fn the_fallback_replaces_the_failure_of_the_attempt_that_was_made() {
         &format!("limit = 1\n{RETRY}\nfallback = {{ status = 200, body = \"[]\" }}"),
     );
     let mut client = failed_once(&fixture, &back);
-    let _other = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
-    let refused = fixture.send(GET).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
+    let (_other, _server) = fixture.open(GET, &back);
+    fixture.refusal(GET, "limit shop");
     fixture.clock.advance(Duration::from_millis(600));
-    let response = client.message();
-    assert_eq!(response.field("tidegate-failed"), Some("closed shop"));
+    let response = client.failure("closed shop");
     assert_eq!(response.body, "[]");
 }

@@ -29,8 +29,7 @@ fn a_response_of_the_gateway_itself_has_its_length_in_the_log() {
         world.send(&request)
     };
     let mut first = ask("GET", "/a");
-    let mut server = back.accept();
-    server.message();
+    let server = back.accept_asked();
     let mut count = 0;
     let mut expect = |method: &str, path: &str, sent: &str| {
         let mut client = ask(method, path);
@@ -61,12 +60,9 @@ fn a_response_of_the_gateway_itself_has_its_length_in_the_log() {
 
 #[test]
 fn fixed_fallbacks_are_counted() {
-    let back = Upstream::new();
     let settings = "limit = 1\nfallback = { status = 200, body = \"[]\" }";
-    let world = World::with_route(&[&back], settings);
-    let mut first = world.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (back, world) = World::of(settings);
+    let (mut first, server) = world.open(GET, &back);
     // Refused, and failed.
     assert_eq!(world.send(GET).message().body, "[]");
     assert_eq!(total(&world, Event::FallbackSuccess), 1);
@@ -86,9 +82,7 @@ fn fallbacks_to_another_upstream_are_counted() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let settings = "limit = 1\nfallback = { upstream = \"other\", limit = 1 }";
     let world = World::new(&with_other(&back, &other, settings));
-    let _first = world.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (_first, _server) = world.open(GET, &back);
     let responses = [
         (OK_CLOSE, "200"),
         (
@@ -107,11 +101,8 @@ fn fallbacks_to_another_upstream_are_counted() {
             fallback.unwrap().active == 0
         });
     }
-    let mut held = world.send(GET);
-    let mut spare = other.accept();
-    spare.message();
-    let refused = world.send(GET).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
+    let (mut held, mut spare) = world.open(GET, &other);
+    world.refusal(GET, "limit shop");
     spare.write(OK_CLOSE);
     assert_eq!(held.message().body, "ok");
     world.lines(4);
@@ -134,8 +125,7 @@ fn a_request_without_a_server_is_a_failure_that_no_breaker_counts() {
     );
     assert_eq!(drained.status(), "200");
     for count in 1..=6 {
-        let refused = world.send(GET).message();
-        assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
+        world.refusal(GET, "no_server shop");
         let line = world.lines(count).pop().unwrap();
         assert_eq!(logged(&line, "attempts"), "0", "nothing was tried");
         world.clock.advance(Duration::from_secs(1));
@@ -146,20 +136,14 @@ fn a_request_without_a_server_is_a_failure_that_no_breaker_counts() {
 
 #[test]
 fn what_is_cut_at_the_deadline_of_a_drain_is_closed_by_the_gateway() {
-    let back = Upstream::new();
-    let world = World::with_route(&[&back], "timeout = false");
+    let (back, world) = World::of("timeout = false");
     // One that waits, one whose response has begun, and one whose client leaves before.
-    let _waits = world.send(GET);
-    let mut first = back.accept();
-    first.message();
-    let mut begun = world.send(GET);
-    let mut second = back.accept();
+    let (_waits, _first) = world.open(GET, &back);
+    let (mut begun, mut second) = world.reach(GET, &back);
     second.serve("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
     begun.head();
     assert_eq!(begun.bytes(4), "half");
-    let gone = world.send(GET);
-    let mut third = back.accept();
-    third.message();
+    let (gone, _third) = world.open(GET, &back);
     drop(gone);
     assert_eq!(logged(&world.lines(1)[0], "reason"), "client_left");
     let gateway = world.operation.gateway();

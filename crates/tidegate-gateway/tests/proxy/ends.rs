@@ -15,9 +15,7 @@ fn a_drain_finishes_requests_and_ends_each_connection_without_a_reset() {
     for wires in [Wires::Local, Wires::Sockets] {
         let back = Upstream::with(wires);
         let fixture = Fixture::with(&route(&[&back], ""), 1, wires);
-        let mut busy = fixture.send(GET);
-        let mut server = back.accept();
-        server.message();
+        let (mut busy, mut server) = fixture.open(GET, &back);
         let [mut idle, mut silent] = [(); 2].map(|()| fixture.client());
         idle.write(&GET.replace("/a", "/%zz"));
         assert_eq!(idle.message().status(), "400");
@@ -93,11 +91,8 @@ fn an_announced_drain_still_accepts() {
 
 #[test]
 fn a_request_that_does_not_end_is_cut_at_the_deadline() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "timeout = false");
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (back, fixture) = Fixture::of("timeout = false");
+    let (mut client, mut server) = fixture.open(GET, &back);
     let drained = fixture
         .gateway
         .drain(Duration::ZERO, Duration::from_secs(1));
@@ -113,14 +108,9 @@ fn a_request_that_does_not_end_is_cut_at_the_deadline() {
 /// The loop is held when the drain has ended, before the services of its connections are dropped.
 #[test]
 fn each_request_that_is_cut_has_its_line_when_the_log_ends() {
-    let back = Upstream::new();
-    let world = World::with_route(&[&back], "timeout = false");
+    let (back, world) = World::of("timeout = false");
     let _clients = [(); 3].map(|()| world.send(GET));
-    let _servers = [(); 3].map(|()| {
-        let mut server = back.accept();
-        server.message();
-        server
-    });
+    let _servers = [(); 3].map(|()| back.accept_asked());
     let ((free, held), (began, begins)) = (channel::<()>(), channel::<()>());
     let gateway = world.operation.gateway();
     let drained = gateway.drain(Duration::ZERO, Duration::from_secs(1));
@@ -147,12 +137,9 @@ fn each_request_that_is_cut_has_its_line_when_the_log_ends() {
 
 #[test]
 fn a_request_that_waits_for_its_next_attempt_has_its_line_when_it_is_cut() {
-    let back = Upstream::new();
     let settings = "timeout = false\nretry = { times = 1, pause = \"15s\" }";
-    let world = World::with_route(&[&back], settings);
-    let mut client = world.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (back, world) = World::of(settings);
+    let (mut client, server) = world.open(GET, &back);
     drop(server);
     tidegate_testkit::until("the attempt has failed", || {
         world.parts.isolation.snapshots()[0].active == 0

@@ -29,19 +29,15 @@ fn a_fallback_may_be_another_upstream() {
 fn the_time_of_the_route_covers_its_fallback() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let fixture = Fixture::new(&with_other(&back, &other, FALLBACK));
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (mut client, mut server) = fixture.open(GET, &back);
     // A quarter of the time is kept for the fallback.
     fixture.clock.advance(Duration::from_millis(3500));
-    let mut spare = other.accept();
-    spare.message();
+    let mut spare = other.accept_asked();
     assert_eq!(server.rest(), "", "the connection is closed");
     // It has what is left of the time of the route.
     fixture.clock.advance(Duration::from_millis(1000));
-    let response = client.message();
+    let response = client.failure("timeout shop");
     assert_eq!(response.status(), "504");
-    assert_eq!(response.field("tidegate-failed"), Some("timeout shop"));
     assert_eq!(spare.rest(), "");
     fixture.wait_idle();
 }
@@ -51,13 +47,10 @@ fn a_fallback_has_all_the_time_that_a_failure_leaves() {
     let (gone, other) = (Upstream::new(), Upstream::new());
     let fixture = Fixture::new(&with_other(&gone, &other, FALLBACK));
     let _port = gone.stop();
-    let mut client = fixture.send(GET);
-    let mut spare = other.accept();
-    spare.message();
+    let (mut client, mut spare) = fixture.open(GET, &other);
     fixture.clock.advance(Duration::from_millis(3500));
     spare.write(OK);
-    let response = client.message();
-    assert_eq!((response.status(), response.body.as_str()), ("200", "ok"));
+    let response = client.gets("200", "ok");
     assert_eq!(response.field("tidegate-failed"), Some("connect shop"));
 }
 
@@ -66,27 +59,21 @@ fn a_route_says_how_much_of_its_time_its_fallback_has() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let settings = FALLBACK.replace("\"other\"", "\"other\", timeout = \"2s\"");
     let fixture = Fixture::new(&with_other(&back, &other, &settings));
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (mut client, mut server) = fixture.open(GET, &back);
     fixture.clock.advance(Duration::from_millis(1500));
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
     client.write(GET);
     server.message();
     fixture.clock.advance(Duration::from_millis(2500));
     other.accept().serve(OK);
-    let response = client.message();
-    assert_eq!(response.field("tidegate-failed"), Some("timeout shop"));
+    client.failure("timeout shop");
 }
 
 #[test]
 fn no_fallback_begins_when_the_time_of_the_route_is_over() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let fixture = Fixture::new(&with_other(&back, &other, FALLBACK));
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (mut client, _server) = fixture.open(GET, &back);
     // A loop that was held up.
     fixture.clock.jump(Duration::from_secs(5));
     assert_eq!(client.message().status(), "504");
@@ -98,27 +85,21 @@ fn an_upstream_of_a_fallback_gets_no_more_than_its_limit() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let settings = "limit = 1\nfallback = { upstream = \"other\", limit = 2 }";
     let fixture = Fixture::new(&with_other(&back, &other, settings));
-    let mut first = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (mut first, mut server) = fixture.open(GET, &back);
     let fall_back = || {
-        let client = fixture.send(GET);
-        let mut spare = other.accept();
-        spare.message();
+        let (client, spare) = fixture.open(GET, &other);
         (client, spare)
     };
     let (mut second, mut spare) = fall_back();
     let third = fall_back();
-    let refused = fixture.send(GET).message();
+    let refused = fixture.refusal(GET, "limit shop");
     assert_eq!(refused.status(), "503");
-    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
     assert!(other.is_quiet());
     spare.write(OK_CLOSE);
     assert_eq!(second.message().body, "ok");
     tidegate_testkit::until("a fallback has ended", || fixture.active() == 2);
     drop(fall_back());
-    server.write(OK);
-    assert_eq!(first.message().body, "ok");
+    server.answer(&mut first);
     drop(third);
     fixture.wait_idle();
 }
@@ -129,9 +110,8 @@ fn an_upgrade_does_not_fall_back_beside_the_limit_of_tunnels() {
     let settings = "tunnel = { max = 1 }\nfallback = { upstream = \"other\" }";
     let fixture = Fixture::new(&with_other(&back, &other, settings));
     let tunnel = open(&fixture, &back);
-    let refused = fixture.send(ASK).message();
+    let refused = fixture.refusal(ASK, "limit shop");
     assert_eq!(refused.status(), "503");
-    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
     drop(tunnel);
     fixture.wait_idle();
     // Nor if its server fails.
@@ -149,9 +129,7 @@ fn the_breaker_of_a_fallback_opens_if_its_upstream_is_late() {
     let _port = gone.stop();
     // A request with a body, too: nothing of it was read.
     for request in [GET, POST] {
-        let mut client = fixture.send(request);
-        let mut spare = other.accept();
-        spare.message();
+        let (mut client, _spare) = fixture.open(request, &other);
         fixture.clock.advance(Duration::from_secs(5));
         assert_eq!(client.message().status(), "504");
     }
@@ -159,8 +137,7 @@ fn the_breaker_of_a_fallback_opens_if_its_upstream_is_late() {
     assert_eq!(fixture.total(Event::Timeout), 2);
     fixture.clock.advance(Duration::from_secs(1));
     // Both breakers are open.
-    let refused = fixture.send(GET).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+    fixture.refusal(GET, "breaker shop");
     assert!(other.is_quiet());
 }
 
@@ -173,18 +150,13 @@ fn a_reload_keeps_the_command_of_a_fallback_or_frees_it() {
         let text = with_other(&back, &other, settings);
         fixture.gateway.reload(config(&text)).unwrap();
     };
-    let first = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
-    let mut second = fixture.send(GET);
-    let mut spare = other.accept();
-    spare.message();
+    let (first, server) = fixture.open(GET, &back);
+    let (mut second, mut spare) = fixture.open(GET, &other);
     reload(&settings.replace("limit = 1", "limit = 1\ntimeout = \"9s\""));
     assert_eq!(fixture.send(GET).message().status(), "503", "both are full");
     reload("limit = 1\nfallback = { status = 200 }");
     assert_eq!(fixture.isolation.len(), 1);
-    spare.write(OK);
-    assert_eq!(second.message().body, "ok");
+    spare.answer(&mut second);
     drop((first, server));
     fixture.wait_idle();
 }
@@ -196,9 +168,7 @@ fn an_unsafe_request_that_a_server_has_got_does_not_fall_back() {
         for bytes in ["", "HTTP/1.1 2", "garbage\r\n\r\n", "silence"] {
             let (back, other) = (Upstream::new(), Upstream::new());
             let fixture = Fixture::new(&with_other(&back, &other, &format!("{FALLBACK}{retry}")));
-            let mut client = fixture.send(&unsafe_one);
-            let mut server = back.accept();
-            server.message();
+            let (mut client, mut server) = fixture.open(&unsafe_one, &back);
             match bytes {
                 "silence" => fixture.clock.advance(Duration::from_millis(3500)),
                 _ => server.write(bytes),
@@ -215,8 +185,7 @@ fn an_unsafe_request_that_a_server_has_got_does_not_fall_back() {
     let fixture = Fixture::new(&with_other(&gone, &other, FALLBACK));
     let _port = gone.stop();
     let mut client = fixture.send(&unsafe_one);
-    other.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    other.accept().serve_ok(&mut client);
 }
 
 #[test]
@@ -228,9 +197,7 @@ fn what_was_sent_goes_to_no_other_service_unless_its_method_is_safe() {
     for method in ["DELETE", "PUT", "POST", "PATCH", "PURGE"] {
         let (back, other) = (Upstream::new(), Upstream::new());
         let fixture = Fixture::new(&with_other(&back, &other, FALLBACK));
-        let mut client = fixture.send(&empty(method));
-        let mut server = back.accept();
-        server.message();
+        let (mut client, _server) = fixture.open(&empty(method), &back);
         fixture.clock.advance(Duration::from_millis(3500));
         assert_eq!(client.message().status(), "504", "{method}");
         assert!(other.is_quiet(), "{method}");
@@ -247,15 +214,11 @@ fn what_was_sent_in_an_earlier_attempt_goes_to_no_other_service_either() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let settings = format!("limit = 1\nretry = {{ budget = 1.0, pause = \"1s\" }}\n{FALLBACK}");
     let fixture = Fixture::new(&with_other(&back, &other, &settings));
-    let mut client = fixture.send(&GET.replace("GET", "PUT"));
-    let mut server = back.accept();
-    server.message();
+    let (mut client, server) = fixture.open(&GET.replace("GET", "PUT"), &back);
     drop(server);
     // It waits for its next attempt, and another request has the permit then.
     fixture.wait_idle();
-    let _second = fixture.send(GET);
-    let mut holds = back.accept();
-    holds.message();
+    let (_second, _holds) = fixture.open(GET, &back);
     fixture.clock.advance(Duration::from_secs(1));
     let response = client.message();
     let failed = response.field("tidegate-failed");
@@ -268,9 +231,7 @@ fn a_response_that_has_begun_has_the_time_of_the_fallback_too() {
     let (back, other) = (Upstream::new(), Upstream::new());
     let fixture = Fixture::new(&with_other(&back, &other, FALLBACK));
     for (last, is_whole) in [(400, true), (600, false)] {
-        let mut client = fixture.send(GET);
-        let mut server = back.accept();
-        server.message();
+        let (mut client, mut server) = fixture.open(GET, &back);
         server.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
         assert!(client.head().starts_with("HTTP/1.1 200"));
         fixture.clock.advance(Duration::from_millis(3500));

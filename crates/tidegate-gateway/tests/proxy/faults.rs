@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use tidegate_testkit::begins;
+
 use crate::*;
 
 /// Sends bytes on a connection of their own. Returns everything that comes back.
@@ -28,12 +30,10 @@ fn a_server_that_was_killed_serves_again_after_its_restart() {
     server.message();
     // It dies with a request in flight, which needs a new connection, and nothing listens for a while.
     drop((back, server));
-    let cut = client.message();
+    let cut = client.failure("connect shop");
     assert_eq!(cut.status(), "502");
-    assert_eq!(cut.field("tidegate-failed"), Some("connect shop"));
     client.write(GET);
-    let down = client.message();
-    assert_eq!(down.field("tidegate-failed"), Some("connect shop"));
+    client.failure("connect shop");
     let back = Upstream::at(&address);
     client.write(GET);
     back.accept().serve(OK);
@@ -65,8 +65,7 @@ fn requests_that_can_be_read_in_two_ways_reach_no_server() {
         "GET  /a HTTP/1.1\r\nHost: shop.example\r\n\r\n".to_owned(),
         "GET /a\tHTTP/1.1\r\nHost: shop.example\r\n\r\n".to_owned(),
     ];
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     for row in rows {
         let got = exchange(&fixture, row.as_bytes());
         let status = got.split(' ').nth(1).unwrap_or_default();
@@ -89,12 +88,9 @@ fn chunks_that_can_be_read_in_two_ways_end_the_request() {
         "1 \n a\r\n",
         "1;a=\"\n\r\na\r\n",
     ];
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     for row in rows {
-        let mut client = fixture.send(head);
-        let mut server = back.accept();
-        server.head();
+        let (mut client, mut server) = fixture.begin(head, &back);
         client.write(row);
         // The server never sees the end of the body.
         let rest = server.rest();
@@ -106,20 +102,17 @@ fn chunks_that_can_be_read_in_two_ways_end_the_request() {
 
 #[test]
 fn what_follows_a_response_is_never_the_next_one() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let mut client = fixture.client();
     client.write(GET);
-    let mut server = back.accept();
-    server.message();
+    let mut server = back.accept_asked();
     server.write(&format!(
         "{OK}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
     ));
     assert_eq!(client.message().body, "ok");
     client.write(GET);
     // The connection is not used again.
-    back.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    back.accept().serve_ok(&mut client);
     assert_eq!(server.rest(), "");
     fixture.wait_idle();
 }
@@ -138,8 +131,7 @@ fn responses_that_can_be_read_in_two_ways_are_502() {
         "HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
         "HTTP/3.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
     ];
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     for row in rows {
         let mut client = fixture.send(GET);
         back.accept().serve(&row);
@@ -153,23 +145,19 @@ fn responses_that_can_be_read_in_two_ways_are_502() {
 
 #[test]
 fn resets_in_bodies_return_what_the_request_held() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let head = "POST /a HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 100\r\n\r\n";
     // A socket that is closed with unread bytes resets its connection. The client's: its response.
-    let mut client = fixture.send(&format!("{head}{head}"));
-    let mut server = back.accept();
-    server.head();
+    let (mut client, mut server) = fixture.begin(&format!("{head}{head}"), &back);
     drop(client);
     assert!(server.rest().len() < 100);
     fixture.wait_idle();
     // The server's: the request's body.
     client = fixture.send(&format!("{head}{}", "x".repeat(100)));
-    let mut server = back.accept();
-    server.head();
+    let mut server = back.accept_head();
     server.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart");
     let start = client.head();
-    assert!(start.starts_with("HTTP/1.1 200"), "{start}");
+    begins(&start, "HTTP/1.1 200");
     drop(server);
     let rest = client.rest();
     assert!(rest.len() < 100, "{rest}");
@@ -178,8 +166,7 @@ fn resets_in_bodies_return_what_the_request_held() {
 
 #[test]
 fn random_bytes_get_one_refusal_each_and_harm_nobody() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut statuses = BTreeSet::new();
     for _ in 0..300 {
@@ -209,11 +196,9 @@ fn random_bytes_get_one_refusal_each_and_harm_nobody() {
 
 #[test]
 fn slow_clients_are_ended_at_their_time_and_others_are_served() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "timeout = \"60s\"");
+    let (back, fixture) = Fixture::of("timeout = \"60s\"");
     let mut slow: Vec<Peer> = (0..2_000).map(|_| fixture.send("GET /a HT")).collect();
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
+    let (mut client, mut server) = fixture.reach(GET, &back);
     server.serve(OK);
     assert_eq!(client.message().status(), "200");
     // The time of a head does not begin again with each byte.

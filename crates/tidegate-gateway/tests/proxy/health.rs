@@ -1,5 +1,7 @@
 //! Health checks.
 
+use tidegate_testkit::{has, lacks};
+
 use crate::operation::{World, operated};
 use crate::*;
 
@@ -123,8 +125,7 @@ fn a_check_by_tcp_needs_only_a_connection() {
     fixture.clock.advance(A_MOMENT);
     assert_eq!(back.accept().rest(), "");
     let mut client = fixture.send(GET);
-    back.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    back.accept().serve_ok(&mut client);
 }
 
 /// Returns what was reported about the checks.
@@ -154,8 +155,7 @@ fn a_server_to_which_no_connection_can_be_made_is_down_until_there_is_one() {
     tidegate_testkit::until("it is up", || told(&world).len() > 1);
     assert_eq!(told(&world)[1..], [format!("upstream.back {at}: is up")]);
     let mut client = world.send(GET);
-    back.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    back.accept().serve_ok(&mut client);
 }
 
 #[test]
@@ -198,12 +198,10 @@ fn a_check_takes_no_longer_than_its_time() {
     let text = route(&[&back], "").replace("balance", &format!("{health}balance"));
     let world = World::new(&text);
     world.clock.advance(A_MOMENT);
-    let mut silent = back.accept();
-    silent.message();
+    let mut silent = back.accept_asked();
     world.clock.advance(Duration::from_secs(4));
     let mut client = world.send(GET);
-    back.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    back.accept().serve_ok(&mut client);
     assert_eq!(told(&world), [""; 0]);
     world.clock.advance(Duration::from_secs(2));
     assert_eq!(silent.rest(), "");
@@ -279,9 +277,7 @@ fn a_reload_ends_the_old_checks_although_a_request_keeps_the_old_configuration()
     let fixture = Fixture::new(&text("path = \"/old\", up = 1, down = 1"));
     fixture.clock.advance(A_MOMENT);
     assert_eq!(check(&back, FINE).line(), "GET /old HTTP/1.1");
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (mut client, mut server) = fixture.open(GET, &back);
     let new = text("path = \"/new\", up = 1, down = 1");
     fixture.gateway.reload(config(&new)).unwrap();
     for _ in 0..3 {
@@ -295,8 +291,7 @@ fn a_reload_ends_the_old_checks_although_a_request_keeps_the_old_configuration()
     fixture.gateway.reload(config(&without)).unwrap();
     assert!(is_up());
     fixture.clock.advance(Duration::from_secs(300));
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
     assert!(is_up() && back.is_quiet());
 }
 
@@ -308,14 +303,10 @@ fn a_server_that_is_gone_is_not_checked_although_a_request_is_in_flight() {
     let without_server = text(&[&two], health);
     for without in ["[route.r]\nrespond = 200\n", &*without_server] {
         let world = World::new(&format!("{}timeout = false\n", text(&[&one, &two], health)));
-        let mut client = world.send(GET);
-        let mut server = one.accept();
-        server.message();
+        let (mut client, mut server) = world.open(GET, &one);
         world.clock.advance(A_MOMENT);
-        let mut checked = one.accept();
-        checked.message();
-        world.files.write("/tidegate.toml", &operated(without));
-        world.operation.reload("test").unwrap();
+        let mut checked = one.accept_asked();
+        world.reload("test", &operated(without));
         checked.write(BAD);
         checked.rest();
         world.pass_the_loop();
@@ -323,9 +314,8 @@ fn a_server_that_is_gone_is_not_checked_although_a_request_is_in_flight() {
         world.pass_the_loop();
         assert!(one.is_quiet(), "{without}");
         let changes = format!("{:?}", world.parts.reports.events.latest());
-        assert!(!changes.contains(&one.address()), "{changes}");
-        server.write(OK);
-        assert_eq!(client.message().body, "ok");
+        lacks(&changes, [&one.address()]);
+        server.answer(&mut client);
         drop(world);
         while two.try_accept().is_some() {}
     }
@@ -341,7 +331,7 @@ fn a_server_that_is_down_stays_down_with_another_weight_limit_or_check() {
             &format!("servers = [\"{at}\"]"),
             &format!("servers = [{{ at = \"{at}\", weight = {weight} }}]\nmax_in_flight = {most}"),
         );
-        assert!(text.contains("weight"), "{text}");
+        has(&text, ["weight"]);
         text
     };
     let fixture = Fixture::new(&text(1, 5, "/a"));
@@ -353,8 +343,7 @@ fn a_server_that_is_down_stays_down_with_another_weight_limit_or_check() {
         let reloaded = fixture.gateway.reload(config(&text(weight, most, path)));
         assert_eq!(reloaded.unwrap(), [""; 0]);
         assert!(!is_up(), "weight {weight}, limit {most}, {path}");
-        let refused = fixture.send(GET).message();
-        assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
+        fixture.refusal(GET, "no_server shop");
     }
     // The checks of the last settings are in force.
     let asked = next_check(&fixture, &back, FINE);

@@ -4,6 +4,8 @@ use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Stdio};
 
+use tidegate_testkit::{Folder, has};
+
 use crate::process::Program;
 use crate::*;
 
@@ -18,40 +20,38 @@ struct Hung {
 }
 
 /// The service manager, which the test plays.
-struct Manager(UnixDatagram, PathBuf);
+pub(crate) struct Manager(UnixDatagram, Folder);
 
 impl Manager {
-    fn new(name: &str) -> Self {
-        let path = format!("tidegate-manager-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(path);
-        let socket = UnixDatagram::bind(&path).unwrap();
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = Folder::new(&format!("manager-{name}"));
+        let socket = UnixDatagram::bind(folder.join("socket")).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self(socket, path)
+        Self(socket, folder)
     }
 
-    fn received(&self) -> String {
+    pub(crate) fn path(&self) -> PathBuf {
+        self.1.join("socket")
+    }
+
+    pub(crate) fn received(&self) -> String {
         let mut message = [0; 64];
         let length = self.0.recv(&mut message).unwrap();
         String::from_utf8(message[..length].to_vec()).unwrap()
     }
 
     /// A reload has begun.
-    fn is_reloading(&self) {
+    pub(crate) fn is_reloading(&self) {
         let message = self.received();
-        let begins = message.starts_with("RELOADING=1\nMONOTONIC_USEC=");
-        assert!(begins, "{message}");
+        let at = message.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
+        let is_time = at.is_some_and(|at| at.parse::<u64>().is_ok_and(|at| at > 0));
+        assert!(is_time, "{message}");
     }
 
     /// Returns `true` if there is no further message.
     fn is_empty(&self) -> bool {
         self.0.set_nonblocking(true).unwrap();
         self.0.recv(&mut [0]).is_err()
-    }
-}
-
-impl Drop for Manager {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.1);
     }
 }
 
@@ -68,7 +68,7 @@ impl Hung {
         );
         let manager = Manager::new(name);
         let mut program = Program::start_with(name, &text, |command| {
-            command.env("NOTIFY_SOCKET", &manager.1);
+            command.env("NOTIFY_SOCKET", manager.path());
             command.env("TOKEN", "full-token").stdin(Stdio::piped());
         });
         let address = program.address();
@@ -93,7 +93,7 @@ impl Hung {
     fn terminate(&mut self, says: &str) {
         self.program.signal("TERM");
         let line = self.program.line();
-        assert!(line.contains(says), "{line}");
+        has(&line, [says]);
     }
 
     /// Returns the lines up to the one that begins so.
@@ -123,8 +123,7 @@ fn a_reload_that_waits_for_a_disk_does_not_delay_the_end() {
 
 #[test]
 fn the_paths_of_sockets_are_removed_at_the_end_although_a_reload_waits() {
-    let folder = std::env::temp_dir().join(format!("tidegate-hung-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("hung");
     let own = |name: &str| format!("unix:{}", folder.join(name).display());
     let (http, admin) = (own("http"), own("admin"));
     for (hangs, signals) in [(true, 1), (true, 2), (false, 1)] {
@@ -146,7 +145,6 @@ fn the_paths_of_sockets_are_removed_at_the_end_although_a_reload_waits() {
         assert_eq!(hung.program.status(), Some(i32::from(signals == 2)));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     }
-    std::fs::remove_dir(&folder).unwrap();
 }
 
 #[test]
@@ -189,7 +187,7 @@ fn a_reload_that_ends_after_the_drain_has_begun_changes_nothing() {
         assert!(!line.is_empty(), "the program has ended: {said}");
         said.push_str(&line);
     }
-    assert!(said.contains("the gateway is ending"), "{said}");
+    has(&said, ["the gateway is ending"]);
     let mut client = Peer::new(TcpStream::connect(&hung.addresses[0]).unwrap());
     client.write(&GET.replace("/a", "/new"));
     assert_eq!(client.message().status(), "200");

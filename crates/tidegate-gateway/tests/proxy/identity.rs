@@ -1,5 +1,7 @@
 //! The id of a request: the same in the response and in the log, whoever responds.
 
+use tidegate_testkit::Folder;
+
 use crate::logs::value;
 use crate::operation::{World, operated};
 use crate::*;
@@ -30,16 +32,13 @@ fn routes(back: &Upstream, root: &Path) -> String {
 
 /// Occupies the only permit of a route.
 fn occupy(world: &World, back: &Upstream, path: &str) -> (Peer, Peer) {
-    let client = world.send(&get(path));
-    let mut server = back.accept();
-    server.message();
+    let (client, server) = world.open(&get(path), back);
     (client, server)
 }
 
 #[test]
 fn every_response_of_the_gateway_has_the_id_of_its_line() {
-    let root = std::env::temp_dir().join(format!("tidegate-ids-{}", std::process::id()));
-    std::fs::create_dir_all(&root).unwrap();
+    let root = Folder::new("ids");
     std::fs::write(root.join("a.txt"), "content").unwrap();
     let back = Upstream::new();
     let world = World::new(&routes(&back, &root));
@@ -81,15 +80,13 @@ fn every_response_of_the_gateway_has_the_id_of_its_line() {
         assert!(seen.insert(id));
     }
     drop(busy);
-    std::fs::remove_dir_all(root).unwrap();
 }
 
 #[test]
 fn a_tunnel_of_connect_has_an_id() {
     let back = Upstream::new();
     let world = World::new(&routes(&back, Path::new("/")));
-    let mut client = world.send(CONNECT);
-    let server = back.accept();
+    let (mut client, server) = world.reach(CONNECT, &back);
     let head = client.head();
     let id = field(&head, "x-request-id").unwrap();
     drop(server);

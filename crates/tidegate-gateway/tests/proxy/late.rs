@@ -21,8 +21,7 @@ fn begin(
     read: impl Fn(&mut Peer),
 ) -> Vec<(Peer, Peer)> {
     let send = |_| {
-        let client = fixture.send(request);
-        let mut server = back.accept();
+        let (client, mut server) = fixture.reach(request, back);
         read(&mut server);
         (client, server)
     };
@@ -36,8 +35,7 @@ fn read_half(server: &mut Peer) {
 
 /// Sends half of a client's body. Returns both ends.
 fn send_half(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
-    let client = fixture.send(HALF);
-    let mut server = back.accept();
+    let (client, mut server) = fixture.reach(HALF, back);
     read_half(&mut server);
     (client, server)
 }
@@ -65,8 +63,7 @@ fn clients_that_do_not_send_their_bodies_do_not_open_the_breaker() {
     let request = format!("{head}4\r\nhalf\r\n");
     let chunked = (request.as_str(), "4\r\nhalf\r\n");
     for (request, retry) in [(plain, ""), (plain, "\nretry = 2"), (chunked, "")] {
-        let back = Upstream::new();
-        let fixture = Fixture::with_route(&[&back], &format!("{SETTINGS}{retry}"));
+        let (back, fixture) = Fixture::of(&format!("{SETTINGS}{retry}"));
         let (request, half) = request;
         let halves = begin(&fixture, &back, (4, request), |server| {
             server.head();
@@ -87,8 +84,7 @@ fn clients_that_do_not_send_their_bodies_do_not_open_the_breaker() {
 
 #[test]
 fn a_client_that_expects_and_then_sends_nothing_is_late() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], SETTINGS);
+    let (back, fixture) = Fixture::of(SETTINGS);
     let mut expecting = expect_in_vain(&fixture, &back);
     for (client, server) in &mut expecting {
         server.write("HTTP/1.1 100 Continue\r\n\r\n");
@@ -118,16 +114,14 @@ fn is_judged(fixture: &Fixture, late: Vec<(Peer, Peer)>) {
     fixture.wait_idle();
     assert_eq!(fixture.total(Event::Timeout), 4);
     judge(fixture);
-    let refused = fixture.send(GET).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+    fixture.refusal(GET, "breaker shop");
 }
 
 #[test]
 fn a_server_that_does_not_agree_to_a_body_in_time_opens_its_breaker() {
     for retry in ["", "\nretry = { times = 1, attempt_timeout = \"400ms\" }"] {
-        let back = Upstream::new();
         let settings = SETTINGS.replace("2s", "800ms");
-        let fixture = Fixture::with_route(&[&back], &format!("{settings}{retry}"));
+        let (back, fixture) = Fixture::of(&format!("{settings}{retry}"));
         let expecting = expect_in_vain(&fixture, &back);
         fixture.clock.advance(Duration::from_millis(900));
         is_judged(&fixture, expecting);
@@ -136,9 +130,8 @@ fn a_server_that_does_not_agree_to_a_body_in_time_opens_its_breaker() {
 
 #[test]
 fn the_time_until_a_server_agrees_to_a_body_is_its_own() {
-    let back = Upstream::new();
     let settings = SETTINGS.replace("2s", "1500ms");
-    let fixture = Fixture::with_route(&[&back], &settings);
+    let (back, fixture) = Fixture::of(&settings);
     let mut expecting = expect_in_vain(&fixture, &back);
     // The gateway does not wait for the agreement any longer.
     fixture.clock.advance(Duration::from_millis(1100));
@@ -154,8 +147,7 @@ fn the_time_until_a_server_agrees_to_a_body_is_its_own() {
 
 #[test]
 fn a_server_that_got_the_last_byte_late_is_not_judged() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], SETTINGS);
+    let (back, fixture) = Fixture::of(SETTINGS);
     let mut halves = begin(&fixture, &back, (4, HALF), read_half);
     pass(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(1500));
@@ -163,9 +155,8 @@ fn a_server_that_got_the_last_byte_late_is_not_judged() {
     pass(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(1000));
     for (mut client, _server) in halves {
-        let response = client.message();
+        let response = client.failure("timeout shop");
         assert_eq!(response.status(), "504");
-        assert_eq!(response.field("tidegate-failed"), Some("timeout shop"));
     }
     judge(&fixture);
     pass(&fixture, &back);
@@ -174,8 +165,7 @@ fn a_server_that_got_the_last_byte_late_is_not_judged() {
 #[test]
 fn a_server_that_is_silent_after_the_body_opens_its_breaker() {
     for retry in ["", "\nretry = { times = 1, attempt_timeout = \"1s\" }"] {
-        let back = Upstream::new();
-        let fixture = Fixture::with_route(&[&back], &format!("{SETTINGS}{retry}"));
+        let (back, fixture) = Fixture::of(&format!("{SETTINGS}{retry}"));
         let whole = send_whole(&fixture, &back, 4);
         pass(&fixture, &back);
         fixture.clock.advance(Duration::from_millis(2500));
@@ -206,8 +196,7 @@ fn longest(fixture: &Fixture) -> Duration {
 fn clients_that_send_slowly_do_not_shrink_an_adaptive_limit() {
     let limit = "limit = { kind = \"adaptive\", min = 1, initial = 24, max = 24 }";
     for settings in [limit.to_owned(), format!("{limit}\ntimeout = false")] {
-        let back = Upstream::new();
-        let fixture = Fixture::with_route(&[&back], &settings);
+        let (back, fixture) = Fixture::of(&settings);
         for upload in [0, 0, 0, 20, 20, 20].map(Duration::from_secs) {
             send_slowly(&fixture, &back, 12, upload);
             fixture.clock.advance(Duration::from_secs(2));
@@ -241,8 +230,7 @@ fn a_server_that_is_slow_after_the_body_shrinks_its_limit() {
 #[test]
 fn clients_that_send_slowly_do_not_count_as_slow_calls() {
     let slow = "breaker = { slow = \"500ms\", slow_rate = 50, volume = 2, sleep = \"5s\" }";
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], slow);
+    let (back, fixture) = Fixture::of(slow);
     send_slowly(&fixture, &back, 4, Duration::from_secs(3));
     judge(&fixture);
     pass(&fixture, &back);
@@ -252,8 +240,7 @@ fn clients_that_send_slowly_do_not_count_as_slow_calls() {
 fn clients_that_read_slowly_change_neither_limit_nor_latency() {
     let settings = "limit = { kind = \"adaptive\", min = 1, initial = 24, max = 24 }\n\
                     breaker = { slow = \"500ms\", slow_rate = 50, volume = 2 }";
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], settings);
+    let (back, fixture) = Fixture::of(settings);
     for time in [0, 0, 0, 20, 20, 20].map(Duration::from_secs) {
         let mut reading = begin(&fixture, &back, (12, GET), |server| drop(server.message()));
         fixture.clock.advance(Duration::from_millis(10));
@@ -282,8 +269,7 @@ const ATTEMPTS: &str = "timeout = \"10s\"\nretry = { times = 1, attempt_timeout 
 
 #[test]
 fn the_time_of_an_attempt_does_not_run_while_the_client_sends() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], ATTEMPTS);
+    let (back, fixture) = Fixture::of(ATTEMPTS);
     let (mut client, mut server) = send_half(&fixture, &back);
     for byte in ["h", "a", "l", "v", "e", "s"] {
         fixture.clock.advance(Duration::from_millis(1100));
@@ -294,24 +280,21 @@ fn the_time_of_an_attempt_does_not_run_while_the_client_sends() {
     pass(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(900));
     pass(&fixture, &back);
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
     assert_eq!(fixture.total(Event::Timeout), 0);
 }
 
 #[test]
 fn the_time_of_an_attempt_begins_anew_with_the_last_byte_of_the_body() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], ATTEMPTS);
+    let (back, fixture) = Fixture::of(ATTEMPTS);
     let (mut client, mut server) = send_half(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(2500));
     client.write("halves");
     assert_eq!(server.bytes(6), "halves");
     pass(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(1100));
-    let response = client.message();
+    let response = client.failure("timeout shop");
     assert_eq!(response.status(), "504");
-    assert_eq!(response.field("tidegate-failed"), Some("timeout shop"));
     assert_eq!(server.rest(), "");
     fixture.wait_idle();
     assert_eq!(fixture.total(Event::Timeout), 1, "the server was late");
@@ -320,8 +303,7 @@ fn the_time_of_an_attempt_begins_anew_with_the_last_byte_of_the_body() {
 
 #[test]
 fn a_client_that_never_ends_its_body_has_the_time_of_the_route() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], ATTEMPTS);
+    let (back, fixture) = Fixture::of(ATTEMPTS);
     let (mut client, mut server) = send_half(&fixture, &back);
     for _ in 0..9 {
         fixture.clock.advance(Duration::from_millis(1100));

@@ -1,5 +1,7 @@
 //! Responses of the gateway itself: redirects, fixed ones, files.
 
+use tidegate_testkit::Folder;
+
 use crate::*;
 
 #[test]
@@ -57,8 +59,7 @@ fn a_chunked_body_is_not_counted_where_it_is_not_passed_on() {
 
 #[test]
 fn files_of_a_directory_are_sent_and_no_others() {
-    let root = std::env::temp_dir().join(format!("tidegate-files-{}", std::process::id()));
-    std::fs::create_dir_all(&root).unwrap();
+    let root = Folder::new("files");
     std::fs::write(root.join("a.txt"), "content").unwrap();
     let fixture = Fixture::new(&format!(
         "[route.assets]\npath = \"/assets/*\"\nfiles = {{ root = {root:?} }}\n"
@@ -72,12 +73,11 @@ fn files_of_a_directory_are_sent_and_no_others() {
         let response = fixture.send(&GET.replace("/a", path)).message();
         assert_eq!(response.status(), "404", "{path}");
     }
-    std::fs::remove_dir_all(root).unwrap();
 }
 
 #[test]
 fn the_file_of_a_directory_has_the_name_of_the_setting() {
-    let root = std::env::temp_dir().join(format!("tidegate-index-{}", std::process::id()));
+    let root = Folder::new("index");
     std::fs::create_dir_all(root.join("sub")).unwrap();
     std::fs::write(root.join("sub/index.html"), "usual").unwrap();
     std::fs::write(root.join("sub/start.txt"), "own").unwrap();
@@ -85,18 +85,22 @@ fn the_file_of_a_directory_has_the_name_of_the_setting() {
         let fixture = Fixture::new(&format!(
             "[route.f]\nfiles = {{ root = {root:?}{setting} }}\n"
         ));
-        let response = fixture.send(&GET.replace("/a", "/sub/")).message();
-        assert_eq!(
-            (response.status(), response.body.as_str()),
-            ("200", expected)
-        );
+        compare(&fixture, &[("/sub/", &format!("200 {expected}"))]);
     }
-    std::fs::remove_dir_all(root).unwrap();
+}
+
+/// Compares the status of each path, and the address or the body.
+fn compare(fixture: &Fixture, rows: &[(&str, &str)]) {
+    for (path, expected) in rows {
+        let response = fixture.send(&GET.replace("/a", path)).message();
+        let what = response.field("location").unwrap_or(&response.body);
+        assert_eq!(format!("{} {what}", response.status()), *expected, "{path}");
+    }
 }
 
 #[test]
 fn files_see_the_normal_path_as_routes_do() {
-    let root = std::env::temp_dir().join(format!("tidegate-normal-{}", std::process::id()));
+    let root = Folder::new("normal");
     std::fs::create_dir_all(root.join("sub/deep")).unwrap();
     for (name, content) in [
         ("a.txt", "a"),
@@ -137,17 +141,12 @@ fn files_see_the_normal_path_as_routes_do() {
         ("/f/..%2ff/a.txt", "404 not found\n"),
         ("/f/../../a.txt", "400 the path is not valid\n"),
     ];
-    for (path, expected) in rows {
-        let response = fixture.send(&GET.replace("/a", path)).message();
-        let what = response.field("location").unwrap_or(&response.body);
-        assert_eq!(format!("{} {what}", response.status()), expected, "{path}");
-    }
-    std::fs::remove_dir_all(root).unwrap();
+    compare(&fixture, &rows);
 }
 
 #[test]
 fn an_exact_path_is_one_file() {
-    let root = std::env::temp_dir().join(format!("tidegate-exact-{}", std::process::id()));
+    let root = Folder::new("exact");
     std::fs::create_dir_all(root.join("sub")).unwrap();
     for name in ["index.html", "robots.txt", "sub/index.html"] {
         std::fs::write(root.join(name), name).unwrap();
@@ -180,21 +179,14 @@ fn an_exact_path_is_one_file() {
         ("/z/sub/index.html", "200 sub/index.html"),
         ("/y/none/", "404 not found\n"),
     ];
-    for (path, expected) in rows {
-        let response = fixture.send(&GET.replace("/a", path)).message();
-        let what = response.field("location").unwrap_or(&response.body);
-        assert_eq!(format!("{} {what}", response.status()), expected, "{path}");
-    }
-    std::fs::remove_dir_all(root).unwrap();
+    compare(&fixture, &rows);
 }
 
 #[test]
 fn a_socket_among_the_files_is_not_found() {
-    let root = std::env::temp_dir().join(format!("tidegate-special-{}", std::process::id()));
-    std::fs::create_dir_all(&root).unwrap();
+    let root = Folder::new("special");
     let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
     let fixture = Fixture::new(&format!("[route.all]\nfiles = {root:?}\n"));
     let response = fixture.send(&GET.replace("/a", "/socket")).message();
     assert_eq!(response.status(), "404");
-    std::fs::remove_dir_all(root).unwrap();
 }

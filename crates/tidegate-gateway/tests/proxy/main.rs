@@ -73,10 +73,6 @@ impl Disk for OneFile<'_> {
     fn read(&self, _: &Path) -> io::Result<String> {
         Ok(self.0.to_owned())
     }
-
-    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
 }
 
 /// Returns the configuration of a text, with a listener.
@@ -129,6 +125,13 @@ impl Fixture {
         Self::new(&route(servers, settings))
     }
 
+    /// Makes a server, and a gateway with one route to it.
+    fn of(settings: &str) -> (Upstream, Self) {
+        let back = Upstream::new();
+        let fixture = Self::with_route(&[&back], settings);
+        (back, fixture)
+    }
+
     fn address(&self) -> String {
         self.gateway.addresses()[0].1.clone()
     }
@@ -152,6 +155,40 @@ impl Fixture {
         let mut client = self.client();
         client.write(request);
         client
+    }
+
+    /// Sends a request, which the server reads. Returns both ends.
+    fn open(&self, request: &str, back: &Upstream) -> (Peer, Peer) {
+        let (client, mut server) = self.reach(request, back);
+        server.message();
+        (client, server)
+    }
+
+    /// Sends a request, for which the gateway connects to the server. Returns both ends.
+    fn reach(&self, request: &str, back: &Upstream) -> (Peer, Peer) {
+        let client = self.send(request);
+        (client, back.accept())
+    }
+
+    /// Sends a request, of which the server reads the head. Returns both ends.
+    fn begin(&self, request: &str, back: &Upstream) -> (Peer, Peer) {
+        let (client, mut server) = self.reach(request, back);
+        server.head();
+        (client, server)
+    }
+
+    /// Sends a request that the server serves, on a connection that ends with it.
+    fn served_by(&self, back: &Upstream) {
+        let (mut client, mut server) = self.reach(GET, back);
+        server.serve_last(&mut client);
+    }
+
+    /// Sends a request that the gateway refuses for this reason.
+    #[track_caller]
+    fn refusal(&self, request: &str, reason: &str) -> Message {
+        let refused = self.send(request).message();
+        assert_eq!(refused.field("tidegate-refused"), Some(reason));
+        refused
     }
 
     /// Returns how often this has happened to the calls of all commands.
@@ -255,6 +292,20 @@ impl Upstream {
         Peer::new(self.0.accept_patiently())
     }
 
+    /// Accepts a connection and reads its request.
+    fn accept_asked(&self) -> Peer {
+        let mut peer = self.accept();
+        peer.message();
+        peer
+    }
+
+    /// Accepts a connection and reads the head of its request.
+    fn accept_head(&self) -> Peer {
+        let mut peer = self.accept();
+        peer.head();
+        peer
+    }
+
     /// Accepts a connection if one waits.
     fn try_accept(&self) -> Option<Peer> {
         self.0.try_accept().ok().map(Peer::new)
@@ -274,6 +325,11 @@ impl Upstream {
     fn is_quiet(&self) -> bool {
         self.try_accept().is_none()
     }
+}
+
+/// Connects to a listener with a socket.
+fn connect_to(address: impl std::net::ToSocketAddrs) -> Peer {
+    Peer::new(TcpStream::connect(address).unwrap())
 }
 
 /// The test's end of a connection.
@@ -336,6 +392,50 @@ impl Peer {
             Ok(read) => assert_eq!(read, 0, "{byte:?} comes before the end"),
             Err(why) => panic!("it does not end cleanly: {why}"),
         }
+    }
+
+    /// Sends a request, which the server reads and responds to.
+    #[track_caller]
+    fn ask(&mut self, server: &mut Self) {
+        self.write(GET);
+        server.serve_ok(self);
+    }
+
+    /// Responds, and the client gets the response.
+    #[track_caller]
+    fn answer(&mut self, client: &mut Self) {
+        self.write(OK);
+        assert_eq!(client.message().body, "ok");
+    }
+
+    /// Reads a request and responds to it, and the client gets the response.
+    #[track_caller]
+    fn serve_ok(&mut self, client: &mut Self) {
+        self.message();
+        self.answer(client);
+    }
+
+    /// The same, on a connection that ends with it.
+    #[track_caller]
+    fn serve_last(&mut self, client: &mut Self) {
+        self.serve(OK_CLOSE);
+        assert_eq!(client.message().body, "ok");
+    }
+
+    /// Reads a response with this status and body.
+    #[track_caller]
+    fn gets(&mut self, status: &str, body: &str) -> Message {
+        let message = self.message();
+        assert_eq!((message.status(), message.body.as_str()), (status, body));
+        message
+    }
+
+    /// Reads the response to a request that has failed for this reason.
+    #[track_caller]
+    fn failure(&mut self, reason: &str) -> Message {
+        let message = self.message();
+        assert_eq!(message.field("tidegate-failed"), Some(reason));
+        message
     }
 
     /// Reads a request and responds to it.

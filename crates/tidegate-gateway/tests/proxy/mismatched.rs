@@ -18,8 +18,7 @@ fn start(name: &str, back: &Upstream, more: &str) -> Program {
 
 /// Sends a request, and returns what the client gets.
 fn ask(program: &mut Program, serve: impl FnOnce()) -> Message {
-    let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
-    client.write(GET);
+    let mut client = program.send(GET);
     serve();
     client.message()
 }

@@ -3,7 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Folder, Gate, lacks};
 
 use crate::steps::no_forks;
 use crate::*;
@@ -34,7 +34,7 @@ fn reload(fixture: &Fixture, listeners: &[(&str, &str, &str)]) {
 }
 
 fn connect(address: &str) -> Peer {
-    Peer::new(TcpStream::connect(address).unwrap())
+    connect_to(address)
 }
 
 /// Sends a request on a connection, and returns the status.
@@ -171,7 +171,7 @@ fn a_move_that_fails_leaves_the_old_listener() {
         let why = why.to_string();
         let at = format!("listen.b: cannot listen on {all}: ");
         assert!(why.starts_with(&at) && why.contains("in use"), "{why}");
-        assert!(!why.contains("closed until"), "{why}");
+        lacks(&why, ["closed until"]);
         let addresses = fixture.gateway.addresses();
         assert_eq!(addresses[1], ("a".to_owned(), one.clone()));
         assert_eq!(ask(&mut connect(&one)), "200", "as before");
@@ -196,8 +196,7 @@ fn the_address_of_a_removed_listener_is_free_when_the_reload_has_ended() {
 
 #[test]
 fn unix_sockets_belong_to_their_paths() {
-    let folder = std::env::temp_dir().join(format!("tidegate-moves-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("moves");
     let path = |name: &str| format!("unix:{}/{name}", folder.display());
     let status = |name: &str| {
         let mut client = UnixStream::connect(folder.join(name)).unwrap();

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use tidegate::promise::{Completion, Failure, Promise, promise};
 use tidegate_gateway::Resolver;
 
+use tidegate_testkit::has;
+
 use crate::logs::value;
 use crate::operation::{World, operated};
 use crate::*;
@@ -63,6 +65,11 @@ impl Named {
         }
     }
 
+    /// Returns the servers and the gateway.
+    fn parts(&self) -> (&Upstream, &Upstream, &World) {
+        (&self.one, &self.two, &self.world)
+    }
+
     /// Sets what the name stands for, and waits until the gateway has asked.
     fn change(&self, found: Option<Vec<SocketAddr>>, event: &str) {
         *self.answer.lock().unwrap() = found;
@@ -75,9 +82,7 @@ impl Named {
     /// Asserts that requests reach these servers, in turn.
     fn reaches(&self, servers: &[&Upstream]) {
         for server in servers {
-            let mut client = self.world.send(GET);
-            server.accept().serve(OK_CLOSE);
-            assert_eq!(client.message().body, "ok");
+            self.world.served_by(server);
         }
         assert!(self.one.is_quiet() && self.two.is_quiet());
     }
@@ -90,22 +95,23 @@ fn address(server: &Upstream) -> SocketAddr {
 #[test]
 fn each_address_of_a_name_is_a_server() {
     let named = Named::new();
-    let Named { one, two, .. } = &named;
+    let (one, two, _) = named.parts();
     named.reaches(&[one, two, one, two]);
     let port = address(one).port();
     let snapshot = named.world.get("/api/snapshot").body;
-    for server in [
-        format!("\"address\":\"shop.test:{port}@127.0.0.1\""),
-        format!("\"address\":\"shop.test:{port}@127.0.0.2\""),
-    ] {
-        assert!(snapshot.contains(&server), "{server}\n{snapshot}");
-    }
+    has(
+        &snapshot,
+        [
+            format!("\"address\":\"shop.test:{port}@127.0.0.1\""),
+            format!("\"address\":\"shop.test:{port}@127.0.0.2\""),
+        ],
+    );
 }
 
 #[test]
 fn a_name_is_looked_up_again_and_one_that_fails_keeps_its_addresses() {
     let named = Named::new();
-    let Named { one, two, .. } = &named;
+    let (one, two, _) = named.parts();
     named.change(Some(vec![address(two)]), ": 127.0.0.2");
     assert_eq!(named.world.last_change().0, "resolver");
     named.reaches(&[two, two]);
@@ -125,23 +131,18 @@ fn a_name_is_looked_up_again_and_one_that_fails_keeps_its_addresses() {
 #[test]
 fn a_request_in_flight_ends_although_its_address_is_gone() {
     let named = Named::new();
-    let Named { one, two, .. } = &named;
-    let mut client = named.world.send(GET);
-    let mut server = one.accept();
-    server.message();
+    let (one, two, _) = named.parts();
+    let (mut client, mut server) = named.world.open(GET, one);
     named.change(Some(vec![address(two)]), ": 127.0.0.2");
     named.reaches(&[two]);
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
     assert_eq!(server.rest(), "", "the connection is not used again");
 }
 
 #[test]
 fn a_drained_name_stays_drained_with_new_addresses() {
     let named = Named::new();
-    let Named {
-        one, two, world, ..
-    } = &named;
+    let (one, two, world) = named.parts();
     named.change(Some(vec![address(one)]), ": 127.0.0.1");
     let port = address(one).port();
     let order = |server: &str, order: &str| {
@@ -154,15 +155,11 @@ fn a_drained_name_stays_drained_with_new_addresses() {
         Some(vec![address(one), address(two)]),
         ": 127.0.0.1, 127.0.0.2",
     );
-    let refused = world.send(GET).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
+    world.refusal(GET, "no_server shop");
     assert_eq!(order(&format!("{name}@127.0.0.2"), "resume"), "200");
     named.reaches(&[two, two]);
     // Other settings of the upstream, the same addresses.
-    world
-        .files
-        .write("/tidegate.toml", &text(port, "max_in_flight = 5"));
-    world.operation.reload("test").unwrap();
+    world.reload("test", &text(port, "max_in_flight = 5"));
     named.reaches(&[two, two]);
 }
 
@@ -173,17 +170,13 @@ fn requests_in_flight_count_after_the_name_has_got_another_address() {
     named.change(Some(vec![address(one)]), ": 127.0.0.1");
     let port = address(one).port();
     let reload = |settings: &str| {
-        world.files.write("/tidegate.toml", &text(port, settings));
-        world.operation.reload("test").unwrap();
+        world.reload("test", &text(port, settings));
     };
     reload("max_in_flight = 1");
     let is_refused = || {
-        let refused = world.send(GET).message();
-        assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
+        world.refusal(GET, "no_server shop");
     };
-    let mut client = world.send(GET);
-    let mut server = one.accept();
-    server.message();
+    let (mut client, mut server) = world.open(GET, one);
     is_refused();
     // Another way to the same server.
     let six = SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), port);
@@ -191,8 +184,7 @@ fn requests_in_flight_count_after_the_name_has_got_another_address() {
     is_refused();
     reload("max_in_flight = 1\nidle = \"7s\"");
     is_refused();
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
     assert_eq!(server.rest(), "", "new requests get other connections");
     named.reaches(&[one, one]);
 }
@@ -201,17 +193,12 @@ fn requests_in_flight_count_after_the_name_has_got_another_address() {
 #[test]
 fn old_settings_look_up_no_names() {
     let named = Named::new();
-    let Named {
-        one, two, world, ..
-    } = &named;
+    let (one, two, world) = named.parts();
     named.change(Some(vec![address(one)]), ": 127.0.0.1");
-    let mut client = world.send(GET);
-    let mut server = one.accept();
-    server.message();
+    let (mut client, mut server) = world.open(GET, one);
     let port = address(one).port();
     let new = text(port, "max_in_flight = 9");
-    world.files.write("/tidegate.toml", &new);
-    world.operation.reload("test").unwrap();
+    world.reload("test", &new);
     let changes = || world.parts.reports.events.latest();
     let before = changes().len();
     named.change(Some(vec![address(two)]), ": 127.0.0.2");
@@ -221,50 +208,38 @@ fn old_settings_look_up_no_names() {
     }
     named.reaches(&[two]);
     assert_eq!(changes().len(), before + 1, "{:?}", changes());
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
 }
 
 #[test]
 fn a_name_is_not_looked_up_for_an_upstream_that_is_gone() {
     let named = Named::new();
-    let Named {
-        one, two, world, ..
-    } = &named;
-    let mut client = world.send(GET);
-    let mut server = one.accept();
-    server.message();
+    let (one, two, world) = named.parts();
+    let (mut client, mut server) = world.open(GET, one);
     let without = operated("[route.r]\nrespond = 200\n");
-    world.files.write("/tidegate.toml", &without);
-    world.operation.reload("test").unwrap();
+    world.reload("test", &without);
     *named.answer.lock().unwrap() = Some(vec![address(two)]);
     for _ in 0..30 {
         world.clock.advance(Duration::from_secs(1));
         world.pass_the_loop();
     }
     assert_eq!(world.last_change().1, "reload");
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
 }
 
 #[test]
 fn an_address_that_its_name_has_lost_is_not_checked_although_a_request_is_in_flight() {
     let health = "health = { kind = \"tcp\", every = \"100s\", timeout = \"90s\" }";
     let named = Named::with(true, |one, _| text(address(one).port(), health));
-    let Named {
-        one, two, world, ..
-    } = &named;
-    let mut client = world.send(GET);
-    let mut server = one.accept();
-    server.message();
+    let (one, two, world) = named.parts();
+    let (mut client, mut server) = world.open(GET, one);
     world.clock.advance(Duration::from_millis(200));
     assert_eq!(one.accept().rest(), "", "it is checked");
     named.change(Some(vec![address(two)]), ": 127.0.0.2");
     world.clock.advance(Duration::from_secs(300));
     world.pass_the_loop();
     assert!(one.is_quiet());
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
 }
 
 #[test]
@@ -283,8 +258,7 @@ fn a_lookup_that_hangs_delays_neither_the_start_nor_other_upstreams() {
     );
     let world = World::with_resolver(operated(&text), resolver);
     let mut client = world.send(GET);
-    back.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    back.accept().serve_ok(&mut client);
     for _ in 0..5 {
         world.clock.advance(Duration::from_secs(1));
     }
@@ -335,8 +309,7 @@ fn requests_wait_for_the_first_lookup_of_their_only_name() {
     let mut client = awaited.send(GET);
     let found = vec![address(&awaited.back)];
     assert!(awaited.found.succeed(found).is_ok());
-    awaited.back.accept().serve(OK_CLOSE);
-    assert_eq!(client.message().body, "ok");
+    awaited.back.accept().serve_last(&mut client);
 }
 
 #[test]
@@ -346,9 +319,8 @@ fn requests_wait_for_a_first_lookup_for_connect_timeout_at_most() {
         let mut client = awaited.send(request);
         // The default.
         awaited.world.clock.advance(Duration::from_millis(1100));
-        let failed = client.message();
-        assert_eq!(failed.status(), "502", "{failed:?}");
-        assert_eq!(failed.field("tidegate-failed"), Some("connect shop"));
+        let failed = client.failure("connect shop");
+        assert_eq!(failed.status(), "502");
         assert!(awaited.back.is_quiet(), "the name was looked up elsewhere");
     }
 }
@@ -377,11 +349,9 @@ fn a_reload_does_not_prolong_the_wait_for_a_first_lookup() {
     let mut client = awaited.send(GET);
     let port = address(&awaited.back).port();
     let new = text(port, "connect_timeout = \"9s\"").replace("shop.test", "localhost");
-    awaited.world.files.write("/tidegate.toml", &new);
-    awaited.world.operation.reload("test").unwrap();
+    awaited.world.reload("test", &new);
     awaited.world.clock.advance(Duration::from_millis(1100));
-    let failed = client.message();
-    assert_eq!(failed.field("tidegate-failed"), Some("connect shop"));
+    client.failure("connect shop");
 }
 
 /// Returns a configuration with the name, and with a server beside it.
@@ -393,9 +363,7 @@ fn beside(named: u16, other: &Upstream) -> String {
 #[test]
 fn a_name_that_was_never_found_is_no_server_until_it_is_found() {
     let named = Named::with(false, |one, two| beside(address(one).port(), two));
-    let Named {
-        one, two, world, ..
-    } = &named;
+    let (one, two, world) = named.parts();
     assert!(world.last_change().1.ends_with("the name is not found"));
     named.reaches(&[two, two, two, two]);
     let port = address(one).port();
@@ -406,7 +374,7 @@ fn a_name_that_was_never_found_is_no_server_until_it_is_found() {
     assert!(shown.split('}').next().unwrap().contains(state), "{shown}");
     let metrics = world.get("/metrics").body;
     let up = format!("tidegate_upstream_up{{upstream=\"back\",server=\"shop.test:{port}\"}} 0");
-    assert!(metrics.contains(&up), "{metrics}");
+    has(&metrics, [&up]);
     named.change(Some(vec![address(one)]), ": 127.0.0.1");
     named.reaches(&[one, two, one, two]);
 }
@@ -414,19 +382,15 @@ fn a_name_that_was_never_found_is_no_server_until_it_is_found() {
 #[test]
 fn requests_are_refused_if_the_only_name_was_never_found() {
     let named = Named::with(false, |one, _| text(address(one).port(), ""));
-    let Named {
-        one, two, world, ..
-    } = &named;
+    let (one, two, world) = named.parts();
     let is_refused = || {
-        let refused = world.send(GET).message();
+        let refused = world.refusal(GET, "no_server shop");
         assert_eq!(refused.status(), "503");
-        assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
     };
     is_refused();
     // Other settings, and still no address.
     let settings = text(address(one).port(), "idle = \"7s\"");
-    world.files.write("/tidegate.toml", &settings);
-    world.operation.reload("test").unwrap();
+    world.reload("test", &settings);
     is_refused();
     named.change(Some(vec![address(two)]), ": 127.0.0.2");
     named.reaches(&[two, two]);
@@ -444,9 +408,7 @@ fn a_first_lookup_that_hangs_delays_no_request_that_another_server_takes() {
     let port = address(&one).port();
     let world = World::with_resolver(beside(port, &two), resolver);
     let reaches = |server: &Upstream| {
-        let mut client = world.send(GET);
-        server.accept().serve(OK_CLOSE);
-        assert_eq!(client.message().body, "ok");
+        world.served_by(server);
     };
     (0..4).for_each(|_| reaches(&two));
     // After `connect_timeout`, nothing waits for it.
@@ -457,11 +419,10 @@ fn a_first_lookup_that_hangs_delays_no_request_that_another_server_takes() {
     });
     let order = |order: &str| {
         let line = format!("POST /api/servers/back/{}/{order}", address(&two));
-        assert_eq!(world.change(&line, "").status(), "200");
+        world.order(&line);
     };
     order("drain");
-    let refused = world.send(GET).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
+    world.refusal(GET, "no_server shop");
     assert!(found.succeed(vec![address(&one)]).is_ok());
     reaches(&one);
     order("resume");

@@ -3,6 +3,8 @@
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 
+use tidegate_testkit::{begins, has, lacks};
+
 use crate::operation::{World, operated};
 use crate::steps::no_forks;
 use crate::*;
@@ -40,46 +42,39 @@ fn a_snapshot_shows_routes_and_servers() {
     let world = World::new(text);
     let snapshot = world.get("/api/snapshot").body;
     // In the order of the series: the retry budget, calls in flight, the limit.
-    for part in [
-        "\"ready\":true,",
-        "\"routes\":[{\"key\":\"shop\",\"group\":\"back\",\"upstream\":\"back\",\"values\":[",
-        ",3,0,7,0,",
-        "\"loops\":[{\"name\":\"gateway-0\",\"busy\":",
-        "{\"name\":\"back\",\"servers\":[{\"address\":\"127.0.0.1:1\",\"weight\":1",
-        "{\"address\":\"marker-variable:80\",\"weight\":1",
-    ] {
-        assert!(snapshot.contains(part), "{part}\n{snapshot}");
-    }
+    has(
+        &snapshot,
+        [
+            "\"ready\":true,",
+            "\"routes\":[{\"key\":\"shop\",\"group\":\"back\",\"upstream\":\"back\",\"values\":[",
+            ",3,0,7,0,",
+            "\"loops\":[{\"name\":\"gateway-0\",\"busy\":",
+            "{\"name\":\"back\",\"servers\":[{\"address\":\"127.0.0.1:1\",\"weight\":1",
+            "{\"address\":\"marker-variable:80\",\"weight\":1",
+        ],
+    );
 }
 
 #[test]
 fn a_reload_takes_effect_or_says_all_mistakes_and_changes_nothing() {
     let (one, two) = (Upstream::new(), Upstream::new());
     let world = World::with_route(&[&one], "");
-    world
-        .files
-        .write("/tidegate.toml", &operated(&route(&[&two], "")));
+    world.write(&operated(&route(&[&two], "")));
     let reload = world.change("POST /api/reload", "");
     assert_eq!(reload.body, "{\"done\":\"reload\",\"notes\":[]}");
     let (origin, what) = world.last_change();
-    assert!(origin.starts_with("admin 127.0.0.1:"), "{origin}");
+    begins(&origin, "admin 127.0.0.1:");
     assert_eq!(what, "reload");
-    let mut client = world.send(GET);
-    two.accept().serve(OK_CLOSE);
-    assert_eq!(client.message().body, "ok");
+    world.served_by(&two);
     let broken = operated(&route(&[&one], "limt = 3\ntimeout = \"soon\""));
-    world.files.write("/tidegate.toml", &broken);
+    world.write(&broken);
     let reload = world.change("POST /api/reload", "");
     assert_eq!(reload.status(), "422");
-    for part in ["limt", "timeout", "/tidegate.toml:"] {
-        assert!(reload.body.contains(part), "{part}\n{}", reload.body);
-    }
-    let mut client = world.send(GET);
-    two.accept().serve(OK_CLOSE);
-    assert_eq!(client.message().body, "ok");
+    has(&reload.body, ["limt", "timeout", "/tidegate.toml:"]);
+    world.served_by(&two);
     assert_eq!(world.parts.reports.events.latest().len(), 1);
     let why = world.operation.reload("SIGHUP").unwrap_err();
-    assert!(why.contains("limt"), "{why}");
+    has(&why, ["limt"]);
 }
 
 /// As when a file is cut before it is written again, or the disk is full.
@@ -89,9 +84,9 @@ fn a_file_without_a_listener_closes_none() {
     let mut open = world.send(GET);
     assert_eq!(open.message().status(), "200");
     for text in ["", "# moved\n", "[listen]\nadmin = \"127.0.0.1:0\"\n"] {
-        world.files.write("/tidegate.toml", text);
+        world.write(text);
         let why = world.operation.reload("file change").unwrap_err();
-        assert!(why.contains("no listener: nothing to serve"), "{why}");
+        has(&why, ["no listener: nothing to serve"]);
         let refused = world.change("POST /api/reload", "");
         assert_eq!(refused.status(), "422", "{refused:?}");
         assert_eq!(world.send(GET).message().status(), "200", "{text:?}");
@@ -105,16 +100,15 @@ fn a_file_without_a_listener_closes_none() {
 #[test]
 fn a_file_without_a_route_removes_none() {
     let world = World::new("[route.r]\nrespond = 200\n");
-    world.files.write("/tidegate.toml", &operated(""));
+    world.write(&operated(""));
     let why = world.operation.reload("file change").unwrap_err();
-    assert!(why.starts_with("no route is left: "), "{why}");
+    begins(&why, "no route is left: ");
     let refused = world.change("POST /api/reload", "");
     assert_eq!(refused.status(), "422", "{refused:?}");
     assert_eq!(world.send(GET).message().status(), "200");
     // The last route may be another one.
     let none = operated("[route.none]\nrespond = 404\n");
-    world.files.write("/tidegate.toml", &none);
-    world.operation.reload("file change").unwrap();
+    world.reload("file change", &none);
     assert_eq!(world.send(GET).message().status(), "404");
 }
 
@@ -124,8 +118,7 @@ fn a_gateway_without_routes_gets_its_first_ones_by_a_reload() {
     assert_eq!(world.send(GET).message().status(), "404");
     world.operation.reload("SIGHUP").unwrap();
     let first = operated("[route.r]\nrespond = 200\n");
-    world.files.write("/tidegate.toml", &first);
-    world.operation.reload("SIGHUP").unwrap();
+    world.reload("SIGHUP", &first);
     assert_eq!(world.send(GET).message().status(), "200");
 }
 
@@ -135,22 +128,19 @@ fn tokens_change_with_a_reload_and_the_address_with_the_next_start() {
     let other = "[listen]\nhttp = \"127.0.0.1:0\"\n\
                  [listen.admin]\nat = \"127.0.0.1:0\"\ntoken = \"${SECRET}\"\n\
                  [route.r]\nrespond = 200\n";
-    world.files.write("/tidegate.toml", other);
-    assert_eq!(world.change("POST /api/reload", "").status(), "200");
+    world.write(other);
+    world.order("POST /api/reload");
     assert_eq!(world.change("POST /api/reload", "").status(), "401");
     let fields = "Authorization: Bearer marker-variable\r\n";
     let moved = other.replace("at = \"127.0.0.1:0\"", "at = \"127.0.0.1:1\"");
-    world.files.write("/tidegate.toml", &moved);
+    world.write(&moved);
     let reload = world.operator("POST /api/reload", fields, "").message();
-    assert!(
-        reload
-            .body
-            .contains("/tidegate.toml:4:6: listen.admin: it changes with the next start"),
-        "{}",
-        reload.body
+    has(
+        &reload.body,
+        ["/tidegate.toml:4:6: listen.admin: it changes with the next start"],
     );
     let without = "[listen]\nhttp = \"127.0.0.1:0\"\n[route.r]\nrespond = 200\n";
-    world.files.write("/tidegate.toml", without);
+    world.write(without);
     let reload = world.operator("POST /api/reload", fields, "").message();
     assert_eq!(reload.status(), "200");
     assert_eq!(world.get("/api/snapshot").status(), "200", "it stays");
@@ -158,22 +148,13 @@ fn tokens_change_with_a_reload_and_the_address_with_the_next_start() {
 
 #[test]
 fn a_forced_breaker_refuses_the_requests_of_its_route() {
-    let back = Upstream::new();
-    let world = World::with_route(&[&back], "breaker = true");
-    assert_eq!(
-        world.change("POST /api/breakers/shop/open", "").status(),
-        "200"
-    );
-    let refused = world.send(GET).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+    let (back, world) = World::of("breaker = true");
+    world.order("POST /api/breakers/shop/open");
+    world.refusal(GET, "breaker shop");
     assert_eq!(world.last_change().1, "breaker of shop: forced open");
-    assert_eq!(
-        world.change("POST /api/breakers/shop/auto", "").status(),
-        "200"
-    );
+    world.order("POST /api/breakers/shop/auto");
     let mut client = world.send(GET);
-    back.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    back.accept().serve_ok(&mut client);
 }
 
 #[test]
@@ -181,34 +162,25 @@ fn a_drained_server_gets_no_requests_and_stays_drained_after_a_reload() {
     let (one, two) = (Upstream::new(), Upstream::new());
     let world = World::with_route(&[&one, &two], "");
     let path = format!("/api/servers/back/{}", one.address());
-    assert_eq!(
-        world.change(&format!("POST {path}/drain"), "").status(),
-        "200"
-    );
+    world.order(&format!("POST {path}/drain"));
     let only_two = || {
         for _ in 0..3 {
-            let mut client = world.send(GET);
-            two.accept().serve(OK_CLOSE);
-            assert_eq!(client.message().body, "ok");
+            world.served_by(&two);
         }
         assert!(one.is_quiet());
     };
     only_two();
     // The servers begin anew, because the number of their places is another one.
     let text = operated(&route(&[&one, &two], "")).replace("balance", "max_in_flight = 9\nbalance");
-    world.files.write("/tidegate.toml", &text);
-    world.operation.reload("SIGHUP").unwrap();
+    world.reload("SIGHUP", &text);
     assert_eq!(
         world.last_change(),
         ("SIGHUP".to_owned(), "reload".to_owned())
     );
     only_two();
-    assert_eq!(
-        world.change(&format!("POST {path}/resume"), "").status(),
-        "200"
-    );
+    world.order(&format!("POST {path}/resume"));
     let snapshot = world.get("/api/snapshot").body;
-    assert!(!snapshot.contains("\"draining\":true"), "{snapshot}");
+    lacks(&snapshot, ["\"draining\":true"]);
     let unknown = world.change("POST /api/servers/back/10.9.9.9:1/drain", "");
     assert_eq!(unknown.status(), "404");
 }
@@ -219,46 +191,44 @@ fn a_listener_that_moves_to_the_address_of_operators_is_told_who_has_it() {
     let admin = world.address("admin");
     let text = operated("[route.r]\nrespond = 204\n");
     let moved = text.replacen("127.0.0.1:0", &admin, 1);
-    world.files.write("/tidegate.toml", &moved);
+    world.write(&moved);
     let why = world.operation.reload("SIGHUP").unwrap_err();
     let expected = format!(
         "listen.http: cannot listen on {admin}: the gateway's own listener for operators has it"
     );
-    assert!(why.starts_with(&expected), "{why}");
-    assert!(!why.contains("end the program"), "{why}");
+    begins(&why, &expected);
+    lacks(&why, ["end the program"]);
     assert_eq!(world.send(GET).message().status(), "204");
 }
 
 #[test]
 fn a_dump_shows_each_loop_and_its_connections() {
-    let back = Upstream::new();
-    let world = World::with_route(&[&back], "");
-    let client = world.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (back, world) = World::of("");
+    let (client, _server) = world.open(GET, &back);
     let dump = world.get("/api/dump").body;
     let peer = client.0.local_addr().to_string();
-    for part in ["gateway-0", "operate-0", "shop", &peer, &back.address()] {
-        assert!(dump.contains(part), "{part}\n{dump}");
-    }
+    has(
+        &dump,
+        ["gateway-0", "operate-0", "shop", &peer, &back.address()],
+    );
 }
 
 #[test]
 fn metrics_describe_routes_listeners_and_servers() {
-    let back = Upstream::new();
-    let world = World::with_route(&[&back], "");
+    let (back, world) = World::of("");
     let metrics = world.get("/metrics").body;
     let server = format!("upstream=\"back\",server=\"{}\"", back.address());
     let listener = format!("server=\"{}\"", world.address("http"));
-    for part in [
-        "command=\"shop\"",
-        &format!("tidegate_upstream_up{{{server}}} 1"),
-        &format!("tidegate_upstream_draining{{{server}}} 0"),
-        &format!("tidegate_server_accepting{{{listener}}} 1"),
-        &format!("tidegate_http_requests_total{{{listener}"),
-    ] {
-        assert!(metrics.contains(part), "{part}\n{metrics}");
-    }
+    has(
+        &metrics,
+        [
+            "command=\"shop\"",
+            &format!("tidegate_upstream_up{{{server}}} 1"),
+            &format!("tidegate_upstream_draining{{{server}}} 0"),
+            &format!("tidegate_server_accepting{{{listener}}} 1"),
+            &format!("tidegate_http_requests_total{{{listener}"),
+        ],
+    );
 }
 
 #[test]
@@ -281,7 +251,7 @@ fn a_drain_during_a_reload_announces_the_end_on_its_new_listeners() {
                upstream = \"back\"\n[route.r]\nrespond = 201\n[drain]\nannounce = \"5s\"\n";
     let changed = "http = { at = \"127.0.0.1:0\", limits = { head_time = \"5s\" } }";
     let new = operated(new).replace("http = \"127.0.0.1:0\"", changed);
-    world.files.write("/tidegate.toml", &new);
+    world.write(&new);
     let (free, busy) = channel::<()>();
     let task = world.parts.group.loops().next().submit(move || busy.recv());
     let drained = std::thread::scope(|scope| {
@@ -365,7 +335,7 @@ fn the_result_of_health_checks_is_an_event() {
     let what = format!("upstream.back {address}: is down: status 500");
     assert_eq!(world.last_change(), ("health".to_owned(), what));
     let snapshot = world.get("/api/snapshot").body;
-    assert!(snapshot.contains("\"up\":false"), "{snapshot}");
+    has(&snapshot, ["\"up\":false"]);
 }
 
 #[test]
@@ -382,9 +352,7 @@ fn a_change_of_the_files_is_noticed_when_they_are_quiet() {
             changes.try_recv().is_ok()
         });
     };
-    world
-        .files
-        .write("/tidegate.toml", &operated("[route.r]\nrespond = 201\n"));
+    world.write(&operated("[route.r]\nrespond = 201\n"));
     noticed("the change is noticed");
     world.operation.reload("file change").unwrap();
     assert_eq!(world.send(GET).message().status(), "201");
@@ -392,7 +360,7 @@ fn a_change_of_the_files_is_noticed_when_they_are_quiet() {
     let included = operated("[route.r]\nrespond = 202\n");
     let main = format!("include = \"more.toml\"\n{included}");
     world.files.write("/more.toml", "[dran]\n");
-    world.files.write("/tidegate.toml", &main);
+    world.write(&main);
     noticed("the include is noticed");
     world.operation.reload("file change").unwrap_err();
     world.files.write("/more.toml", "[drain]\n");
@@ -414,7 +382,7 @@ fn without_a_watch_only_a_reload_that_is_asked_for_reads_the_files() {
         .operation
         .watch(move || send.send(()).unwrap_or_default());
     watched.unwrap();
-    world.files.write("/tidegate.toml", &text(201, false));
+    world.write(&text(201, false));
     let look = || {
         world.clock.advance(Duration::from_millis(500));
         let home = world.parts.own.loops().next();
@@ -426,10 +394,9 @@ fn without_a_watch_only_a_reload_that_is_asked_for_reads_the_files() {
     world.operation.reload("SIGHUP").unwrap();
     assert_eq!(world.send(GET).message().status(), "201");
     // From now on the files are watched: that is the first change that is noticed.
-    world.files.write("/tidegate.toml", &text(202, true));
-    world.operation.reload("SIGHUP").unwrap();
+    world.reload("SIGHUP", &text(202, true));
     assert!(changes.try_recv().is_err());
-    world.files.write("/tidegate.toml", &text(203, true));
+    world.write(&text(203, true));
     tidegate_testkit::until("the change is noticed", || {
         look();
         changes.try_recv().is_ok()
@@ -447,25 +414,21 @@ fn events_until(stream: &mut Peer, text: &str) -> String {
 
 #[test]
 fn the_streams_of_a_running_gateway_show_its_routes_at_once_and_each_period() {
-    let back = Upstream::new();
-    let world = World::with_route(&[&back], "");
+    let (back, world) = World::of("");
     let mut stream = world.operator("GET /hystrix.stream", "", "");
     let head = stream.head();
-    for part in [
-        "HTTP/1.1 200 ",
-        "Content-Type: text/event-stream",
-        "no-cache",
-    ] {
-        assert!(head.contains(part), "{part}\n{head}");
-    }
-    let first = events_until(&mut stream, "\"name\":\"shop\"");
-    assert!(
-        first.contains("\"requestCount\":0"),
-        "known keys appear with zeros: {first}"
+    has(
+        &head,
+        [
+            "HTTP/1.1 200 ",
+            "Content-Type: text/event-stream",
+            "no-cache",
+        ],
     );
+    let first = events_until(&mut stream, "\"name\":\"shop\"");
+    has(&first, ["\"requestCount\":0"]);
     let mut client = world.send(GET);
-    back.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    back.accept().serve_ok(&mut client);
     world.clock.advance(Duration::from_millis(500));
     events_until(&mut stream, "\"name\":\"shop\"");
     let more: Vec<Peer> = (0..5)

@@ -28,10 +28,6 @@ impl Disk for Files {
         let found = self.0.lock().unwrap().get(path).cloned();
         found.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
-
-    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
-        Ok(Vec::new())
-    }
 }
 
 /// A gateway in operation, on a clock that the test moves.
@@ -173,6 +169,25 @@ impl World {
         Self::new(&route(servers, settings))
     }
 
+    /// Makes a server, and a gateway with one route to it.
+    pub(crate) fn of(settings: &str) -> (Upstream, Self) {
+        let back = Upstream::new();
+        let world = Self::with_route(&[&back], settings);
+        (back, world)
+    }
+
+    /// Replaces the file.
+    pub(crate) fn write(&self, text: &str) {
+        self.files.write("/tidegate.toml", text);
+    }
+
+    /// Replaces the file, which is read again.
+    #[track_caller]
+    pub(crate) fn reload(&self, origin: &str, text: &str) {
+        self.write(text);
+        self.operation.reload(origin).unwrap();
+    }
+
     pub(crate) fn address(&self, listener: &str) -> String {
         let addresses = self.operation.addresses();
         let mut own = addresses.into_iter().filter(|(name, _)| name == listener);
@@ -194,6 +209,40 @@ impl World {
         let mut client = self.connect("http");
         client.write(request);
         client
+    }
+
+    /// Sends a request, which the server reads. Returns both ends.
+    pub(crate) fn open(&self, request: &str, back: &Upstream) -> (Peer, Peer) {
+        let (client, mut server) = self.reach(request, back);
+        server.message();
+        (client, server)
+    }
+
+    /// Sends a request, for which the gateway connects to the server. Returns both ends.
+    pub(crate) fn reach(&self, request: &str, back: &Upstream) -> (Peer, Peer) {
+        let client = self.send(request);
+        (client, back.accept())
+    }
+
+    /// Sends a request, of which the server reads the head. Returns both ends.
+    pub(crate) fn begin(&self, request: &str, back: &Upstream) -> (Peer, Peer) {
+        let (client, mut server) = self.reach(request, back);
+        server.head();
+        (client, server)
+    }
+
+    /// Sends a request that the server serves, on a connection that ends with it.
+    pub(crate) fn served_by(&self, back: &Upstream) {
+        let (mut client, mut server) = self.reach(GET, back);
+        server.serve_last(&mut client);
+    }
+
+    /// Sends a request that the gateway refuses for this reason.
+    #[track_caller]
+    pub(crate) fn refusal(&self, request: &str, reason: &str) -> Message {
+        let refused = self.send(request).message();
+        assert_eq!(refused.field("tidegate-refused"), Some(reason));
+        refused
     }
 
     /// Waits until the loop of requests has done what came before.
@@ -221,6 +270,12 @@ impl World {
     pub(crate) fn change(&self, line: &str, body: &str) -> Message {
         let fields = "Authorization: Bearer full-token\r\n";
         self.operator(line, fields, body).message()
+    }
+
+    /// Changes something, which is done.
+    #[track_caller]
+    pub(crate) fn order(&self, line: &str) {
+        assert_eq!(self.change(line, "").status(), "200");
     }
 
     /// Returns what the last change was, and its origin.

@@ -3,16 +3,18 @@
 use std::io::Read;
 use std::thread;
 
+use tidegate_testkit::{Folder, lacks};
+
 use crate::steps::{ENDLESS, take, write_until_stalled};
 use crate::*;
 
 #[test]
 fn a_server_responds_while_it_reads_the_request() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
-    let mut client = fixture.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\none");
-    let mut server = back.accept();
-    server.head();
+    let (back, fixture) = Fixture::of("");
+    let (mut client, mut server) = fixture.begin(
+        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\none",
+        &back,
+    );
     assert_eq!(server.bytes(3), "one");
     server.write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\none");
     client.head();
@@ -22,16 +24,13 @@ fn a_server_responds_while_it_reads_the_request() {
     server.write("two");
     assert_eq!(client.bytes(3), "two");
     // Both connections go on.
-    client.write(GET);
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    client.ask(&mut server);
     fixture.wait_idle();
 }
 
 #[test]
 fn a_request_and_its_response_pass_with_the_fields_of_a_proxy() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "server_timing = true");
+    let (back, fixture) = Fixture::of("server_timing = true");
     let mut client = fixture.send(
         "GET /x/../a%2fb?q=1 HTTP/1.1\r\nHost: shop.example:80\r\nConnection: x-own\r\nX-Own: 1\r\n\
          X-Forwarded-For: 6.6.6.6\r\nAccept: text/plain\r\n\r\n",
@@ -58,11 +57,7 @@ fn a_request_and_its_response_pass_with_the_fields_of_a_proxy() {
         (request.field("x-own"), request.field("connection")),
         (None, None)
     );
-    let response = client.message();
-    assert_eq!(
-        (response.status(), response.body.as_str()),
-        ("201", "hello")
-    );
+    let response = client.gets("201", "hello");
     assert_eq!(response.head.matches("Set-Cookie").count(), 2);
     assert_eq!(response.field("server"), Some("back"));
     assert_eq!(
@@ -85,8 +80,7 @@ fn a_request_and_its_response_pass_with_the_fields_of_a_proxy() {
 
 #[test]
 fn a_server_does_not_speak_for_the_gateway() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let mut client = fixture.send(GET);
     back.accept().serve(
         "HTTP/1.1 503 Service Unavailable\r\nTransfer-Encoding: chunked\r\n\
@@ -95,21 +89,20 @@ fn a_server_does_not_speak_for_the_gateway() {
     );
     let head = client.head();
     assert_eq!(field(&head, "retry-after"), Some("7"));
-    assert!(!head.to_ascii_lowercase().contains("tidegate-"), "{head}");
+    lacks(head.to_ascii_lowercase(), ["tidegate-"]);
     let end = "0\r\nChecksum: 1\r\n\r\n";
     assert_eq!(client.bytes(end.len()), end);
 }
 
 #[test]
 fn another_spelling_of_a_forwarded_field_does_not_reach_a_server() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let mut client = fixture.send(
         "GET /a HTTP/1.1\r\nHost: a\r\nX_Forwarded_For: 6.6.6.6\r\nx_real-ip: 6.6.6.6\r\n\
          X_Request_Id: 6\r\nUser_Name: me\r\n\r\n",
     );
     let request = back.accept().serve(OK);
-    assert!(!request.head.contains("6.6.6.6"), "{}", request.head);
+    lacks(&request.head, ["6.6.6.6"]);
     assert_eq!(request.field("x_request_id"), None);
     assert_eq!(request.field("user_name"), Some("me"));
     assert_eq!(client.message().body, "ok");
@@ -117,8 +110,7 @@ fn another_spelling_of_a_forwarded_field_does_not_reach_a_server() {
 
 #[test]
 fn a_request_is_passed_on_as_often_as_it_says() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "limit = 1");
+    let (back, fixture) = Fixture::of("limit = 1");
     let ask = |method: &str, hops: &str| {
         format!("{method} /a HTTP/1.1\r\nHost: a\r\nMax-Forwards: {hops}\r\n\r\n")
     };
@@ -136,8 +128,7 @@ fn a_request_is_passed_on_as_often_as_it_says() {
         let server = server.get_or_insert_with(|| back.accept());
         let request = server.message();
         assert_eq!(request.field("max-forwards"), Some(passed), "{method}");
-        server.write(OK);
-        assert_eq!(client.message().body, "ok");
+        server.answer(&mut client);
     }
     // The gateway itself responds, also while the route has no permit.
     client.write(GET);
@@ -151,16 +142,14 @@ fn a_request_is_passed_on_as_often_as_it_says() {
         assert!(!response.body.contains("marker"), "{method}");
         assert!(response.field("x-request-id").is_some(), "{method}");
     }
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
     assert!(back.is_quiet());
 }
 
 #[test]
 fn a_question_about_the_whole_server_is_passed_on_as_it_is() {
     for settings in ["", "rewrite = { request = { x-own = \"b\" } }"] {
-        let back = Upstream::new();
-        let fixture = Fixture::with_route(&[&back], settings);
+        let (back, fixture) = Fixture::of(settings);
         let ask = "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
         let mut client = fixture.send(ask);
         assert_eq!(back.accept().serve(OK).line(), "OPTIONS * HTTP/1.1");
@@ -173,9 +162,8 @@ fn a_question_about_the_whole_server_is_passed_on_as_it_is() {
 
 #[test]
 fn a_target_passes_as_a_browser_sends_it() {
-    let back = Upstream::new();
     let settings = "path = \"/p/*\"\nrewrite = { path = \"/q/{rest}\" }";
-    let fixture = Fixture::with_route(&[&back], settings);
+    let (back, fixture) = Fixture::of(settings);
     let mut client = fixture.client();
     let mut server = None;
     for target in [
@@ -200,25 +188,20 @@ fn a_target_passes_as_a_browser_sends_it() {
 
 #[test]
 fn connections_of_both_sides_are_used_again() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let mut client = fixture.client();
     client.write(GET);
     let mut server = back.accept();
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    server.serve_ok(&mut client);
     for _ in 0..10 {
-        client.write(GET);
-        server.serve(OK);
-        assert_eq!(client.message().body, "ok");
+        client.ask(&mut server);
     }
     assert!(back.is_quiet());
 }
 
 #[test]
 fn pipelined_requests_get_their_responses_in_order() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let mut client = fixture.send(&format!("{GET}{}", GET.replace("/a", "/b")));
     let (mut one, mut two) = (back.accept(), back.accept());
     let respond = |server: &mut Peer| {
@@ -236,8 +219,7 @@ fn pipelined_requests_get_their_responses_in_order() {
 
 #[test]
 fn bodies_and_trailers_pass_in_both_directions() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let mut client = fixture.send(
         "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: Checksum\r\n\r\n\
          3\r\nabc\r\n2\r\nde\r\n0\r\nChecksum: 17\r\n\r\n",
@@ -259,11 +241,9 @@ fn bodies_and_trailers_pass_in_both_directions() {
 
 #[test]
 fn a_body_with_a_length_keeps_it() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let request = "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
-    let mut client = fixture.send(request);
-    let mut server = back.accept();
+    let (mut client, mut server) = fixture.reach(request, &back);
     let got = server.serve("HTTP/1.1 204 No Content\r\n\r\n");
     assert_eq!(
         (got.field("content-length"), got.body.as_str()),
@@ -278,25 +258,19 @@ fn a_body_with_a_length_keeps_it() {
 
 #[test]
 fn the_response_to_a_head_request_declares_the_length_of_the_body() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
-    let mut client = fixture.send(&GET.replace("GET", "HEAD"));
-    let mut server = back.accept();
+    let (back, fixture) = Fixture::of("");
+    let (mut client, mut server) = fixture.reach(&GET.replace("GET", "HEAD"), &back);
     server.serve("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
     let head = client.head();
     assert_eq!(field(&head, "content-length"), Some("1000"));
     // Both connections go on.
-    client.write(GET);
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    client.ask(&mut server);
 }
 
 #[test]
 fn a_response_that_ends_with_its_connection_becomes_chunked() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
+    let (back, fixture) = Fixture::of("");
+    let (mut client, mut server) = fixture.reach(GET, &back);
     server.serve("HTTP/1.1 200 OK\r\n\r\nall of it");
     drop(server);
     let head = client.head();
@@ -307,10 +281,8 @@ fn a_response_that_ends_with_its_connection_becomes_chunked() {
 
 #[test]
 fn a_client_of_the_old_version_gets_the_end_of_its_connection() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
-    let mut client = fixture.send("GET /a HTTP/1.0\r\nHost: a\r\n\r\n");
-    let mut server = back.accept();
+    let (back, fixture) = Fixture::of("");
+    let (mut client, mut server) = fixture.reach("GET /a HTTP/1.0\r\nHost: a\r\n\r\n", &back);
     let request =
         server.serve("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n");
     assert_eq!(request.line(), "GET /a HTTP/1.1");
@@ -321,8 +293,7 @@ fn a_client_of_the_old_version_gets_the_end_of_its_connection() {
 
 #[test]
 fn a_server_sees_the_host_that_the_route_has_seen() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "host = \"real.example\"");
+    let (back, fixture) = Fixture::of("host = \"real.example\"");
     let absolute = "GET http://real.example/x HTTP/1.1\r\nHost: real.example\r\n\r\n";
     let mut client = fixture.send(absolute);
     let request = back.accept().serve(OK);
@@ -340,11 +311,8 @@ const LARGE: usize = 8 << 20;
 
 #[test]
 fn a_large_response_reaches_the_client_whole() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (back, fixture) = Fixture::of("");
+    let (mut client, mut server) = fixture.open(GET, &back);
     let writer = thread::scope(|scope| {
         let sent = scope.spawn(move || {
             server.write(&format!(
@@ -369,15 +337,12 @@ fn a_large_response_reaches_the_client_whole() {
     });
     // The connection is usable after it.
     let mut server = writer;
-    client.write(GET);
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    client.ask(&mut server);
 }
 
 #[test]
 fn a_large_request_reaches_the_server_whole() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let mut client = fixture.client();
     let mut back = {
         client.write(&format!(
@@ -392,8 +357,7 @@ fn a_large_request_reaches_the_server_whole() {
         assert!(got.body.bytes().all(|byte| byte == b'y'));
         sent.join().unwrap();
     });
-    back.write(OK);
-    assert_eq!(client.message().body, "ok");
+    back.answer(&mut client);
 }
 
 /// Returns `true` if the socket takes more.
@@ -404,15 +368,13 @@ fn takes_more(peer: &Peer) -> bool {
 #[test]
 fn a_sender_waits_as_long_as_its_receiver_takes_nothing() {
     for is_response in [false, true] {
-        let back = Upstream::new();
-        let fixture = Fixture::with_route(&[&back], "timeout = false");
+        let (back, fixture) = Fixture::of("timeout = false");
         let length = format!("Content-Length: {}\r\n\r\n", 2 * ENDLESS);
         let mut client = fixture.send(&match is_response {
             false => format!("POST /a HTTP/1.1\r\nHost: a\r\n{length}"),
             true => GET.to_owned(),
         });
-        let mut server = back.accept();
-        server.head();
+        let mut server = back.accept_head();
         if is_response {
             server.write(&format!("HTTP/1.1 200 OK\r\n{length}"));
             client.head();
@@ -437,12 +399,9 @@ fn a_sender_waits_as_long_as_its_receiver_takes_nothing() {
 #[test]
 fn small_pieces_of_a_request_pass_when_the_server_takes_more() {
     const PIECES: usize = 32 << 10;
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "timeout = false");
+    let (back, fixture) = Fixture::of("timeout = false");
     let head = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let mut client = fixture.send(head);
-    let mut server = back.accept();
-    server.head();
+    let (mut client, mut server) = fixture.begin(head, &back);
     let mut body = format!("400\r\n{}\r\n", "x".repeat(1024)).repeat(PIECES);
     body.push_str("0\r\n\r\n");
     thread::scope(|scope| {
@@ -460,22 +419,18 @@ fn small_pieces_of_a_request_pass_when_the_server_takes_more() {
         assert_eq!(count, PIECES * 1024);
         sent.join().unwrap();
     });
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
 }
 
 #[test]
 fn a_response_before_the_end_of_the_request_reaches_the_client() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let mut client =
         fixture.send("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nbegin");
-    let mut server = back.accept();
-    server.head();
+    let mut server = back.accept_head();
     assert_eq!(server.bytes(5), "begin");
     server.write("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno");
-    let response = client.message();
-    assert_eq!((response.status(), response.body.as_str()), ("413", "no"));
+    client.gets("413", "no");
 }
 
 const EXPECTS: &str =
@@ -483,47 +438,36 @@ const EXPECTS: &str =
 
 #[test]
 fn an_expectation_is_passed_on_and_the_server_decides() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
-    let mut client = fixture.send(EXPECTS);
-    let mut server = back.accept();
+    let (back, fixture) = Fixture::of("");
+    let (mut client, mut server) = fixture.reach(EXPECTS, &back);
     let head = server.head();
     assert_eq!(field(&head, "expect"), Some("100-continue"));
     server.write("HTTP/1.1 100 Continue\r\n\r\n");
     assert!(client.head().starts_with("HTTP/1.1 100 "));
     client.write("ab");
     assert_eq!(server.bytes(2), "ab");
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
 }
 
 #[test]
 fn a_server_may_refuse_a_body_before_it_is_sent() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
-    let mut client = fixture.send(EXPECTS);
-    let mut server = back.accept();
-    server.head();
+    let (back, fixture) = Fixture::of("");
+    let (mut client, mut server) = fixture.begin(EXPECTS, &back);
     server.write("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno");
-    let response = client.message();
-    assert_eq!((response.status(), response.body.as_str()), ("403", "no"));
+    let response = client.gets("403", "no");
     assert_eq!(response.field("connection"), Some("close"));
     fixture.wait_idle();
 }
 
 #[test]
 fn a_server_that_does_not_know_expectations_gets_the_body_after_a_moment() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
-    let mut client = fixture.send(EXPECTS);
-    let mut server = back.accept();
-    server.head();
+    let (back, fixture) = Fixture::of("");
+    let (mut client, mut server) = fixture.begin(EXPECTS, &back);
     fixture.clock.advance(Duration::from_millis(1100));
     assert!(client.head().starts_with("HTTP/1.1 100 "));
     client.write("ab");
     assert_eq!(server.bytes(2), "ab");
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
 }
 
 #[test]
@@ -547,10 +491,9 @@ fn fields_of_a_trusted_peer_are_kept() {
 
 #[test]
 fn routes_rewrite_requests_and_responses() {
-    let back = Upstream::new();
     let settings = "path = \"/users/{id}/*\"\nrewrite = { path = \"/v2/{id}/{rest}\", host = \"inner\", \
                     request = { x-source = \"gateway\" }, response = { server = \"\", x-a = \"b\" } }";
-    let fixture = Fixture::with_route(&[&back], settings);
+    let (back, fixture) = Fixture::of(settings);
     let mut client = fixture.send(&GET.replace("/a", "/users/7/orders/1?x"));
     let request = back
         .accept()
@@ -571,8 +514,7 @@ fn routes_rewrite_requests_and_responses() {
 fn clients_and_servers_may_be_unix_sockets() {
     use std::os::unix::net::{UnixListener, UnixStream};
 
-    let directory = std::env::temp_dir().join(format!("tidegate-unix-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
+    let directory = Folder::new("unix");
     let (front, back) = (directory.join("front.sock"), directory.join("back.sock"));
     let listener = UnixListener::bind(&back).unwrap();
     // A socket that an earlier process has left behind.
@@ -602,5 +544,4 @@ fn clients_and_servers_may_be_unix_sockets() {
     assert_eq!(got, b"HTTP/1.1 200 OK");
     drop(fixture);
     assert!(!front.exists(), "the gateway removes its socket");
-    std::fs::remove_dir_all(directory).unwrap();
 }

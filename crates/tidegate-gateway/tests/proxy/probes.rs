@@ -21,8 +21,7 @@ fn fail(fixture: &Fixture, back: &Upstream) {
 /// Opens the breaker, and waits for the end of its sleep.
 fn sleep(fixture: &Fixture) {
     fixture.clock.advance(Duration::from_secs(1));
-    let refused = fixture.send(GET).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+    fixture.refusal(GET, "breaker shop");
     fixture.clock.advance(Duration::from_secs(6));
 }
 
@@ -35,9 +34,7 @@ fn breaker(fixture: &Fixture) -> BreakerState {
 /// Checks that the next request is the probe, and closes the breaker.
 fn probe(fixture: &Fixture, back: &Upstream) {
     assert_eq!(breaker(fixture), BreakerState::HalfOpen);
-    let mut client = fixture.send(GET);
-    back.accept().serve(OK_CLOSE);
-    assert_eq!(client.message().body, "ok");
+    fixture.served_by(back);
     assert_eq!(breaker(fixture), BreakerState::Closed);
 }
 
@@ -50,18 +47,14 @@ fn clients_that_leave_do_not_keep_a_breaker_open() {
         SETTINGS.replace("timeout = \"60s\"\n", ""),
     ];
     for settings in settings {
-        let back = Upstream::new();
-        let fixture = Fixture::with_route(&[&back], &settings);
+        let (back, fixture) = Fixture::of(&settings);
         fail(&fixture, &back);
         fixture.wait_idle();
         sleep(&fixture);
         for request in [GET, body, GET] {
-            let client = fixture.send(request);
-            let mut server = back.accept();
-            server.head();
+            let (client, mut server) = fixture.begin(request, &back);
             // Others are refused meanwhile.
-            let refused = fixture.send(GET).message();
-            assert_eq!(refused.field("tidegate-refused"), Some("breaker shop"));
+            fixture.refusal(GET, "breaker shop");
             drop(client);
             server.rest();
             fixture.wait_idle();
@@ -73,15 +66,12 @@ fn clients_that_leave_do_not_keep_a_breaker_open() {
 
 #[test]
 fn a_body_that_is_too_large_says_nothing_about_the_server() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], SETTINGS);
+    let (back, fixture) = Fixture::of(SETTINGS);
     fail(&fixture, &back);
     fixture.wait_idle();
     sleep(&fixture);
     let head = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let mut client = fixture.send(head);
-    let mut server = back.accept();
-    server.head();
+    let (mut client, mut server) = fixture.begin(head, &back);
     client.write("b\r\n12345678901\r\n");
     assert_eq!(client.message().status(), "413");
     server.rest();
@@ -95,9 +85,7 @@ fn a_probe_that_leaves_the_queue_says_nothing_about_the_server() {
     let queue = "limit = 2\nqueue = { max = 5, wait = \"30s\" }\n";
     let fixture = Fixture::with_route(&[&back], &format!("{queue}{SETTINGS}"));
     let silent = || {
-        let client = fixture.send(GET);
-        let mut server = back.accept();
-        server.message();
+        let (client, server) = fixture.open(GET, &back);
         (client, server)
     };
     let mut first = silent();

@@ -7,6 +7,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 
+use tidegate_testkit::{Folder, begins, has, lacks};
+
+use crate::hung::Manager;
 use crate::steps::{output, spawn};
 use crate::*;
 
@@ -88,6 +91,25 @@ impl Program {
         let line = self.line();
         let address = line.strip_prefix("http listens on ");
         address.unwrap_or_else(|| panic!("{line}")).to_owned()
+    }
+
+    /// Connects to its only listener.
+    fn client(&mut self) -> Peer {
+        connect_to(self.address())
+    }
+
+    /// Sends a request to its only listener.
+    pub(crate) fn send(&mut self, request: &str) -> Peer {
+        let mut client = self.client();
+        client.write(request);
+        client
+    }
+
+    /// Reads up to the last message, with which the program ends.
+    #[track_caller]
+    fn ended(&mut self) {
+        while !self.line().starts_with("ended") {}
+        assert_eq!(self.status(), Some(0));
     }
 
     /// Ends the program and reads what it says.
@@ -185,13 +207,11 @@ fn a_server_that_cannot_be_reached_is_reported_with_the_cause() {
     let text = text(&gone, "");
     let _port = gone.stop();
     let mut program = Program::start("unreachable", &text);
-    let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
-    client.write(GET);
-    let response = client.message();
-    assert_eq!(response.field("tidegate-failed"), Some("connect shop"));
+    let mut client = program.send(GET);
+    let response = client.failure("connect shop");
     assert!(response.field("x-request-id").is_some(), "{response:?}");
     let report = program.report("upstream.back: ");
-    assert!(report.contains("refused"), "{report}");
+    has(&report, ["refused"]);
 }
 
 /// A proxy in front that is missing in `trust` would be found out by nothing else.
@@ -213,7 +233,7 @@ fn fields_that_only_a_trusted_peer_may_set_are_reported_once() {
             route(&[&back], "")
         );
         let mut program = Program::start("claims", &text);
-        let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
+        let mut client = program.client();
         let request = GET.replace("\r\n\r\n", &format!("\r\n{field}\r\n"));
         for _ in 0..2 {
             client.write(&request);
@@ -223,7 +243,7 @@ fn fields_that_only_a_trusted_peer_may_set_are_reported_once() {
         let said = program.end();
         let reports = said.matches("removed fields of 127.0.0.1 that only a peer in `trust`");
         assert_eq!(reports.count(), expected, "{field}\n{said}");
-        assert!(!said.contains("marker"), "{said}");
+        lacks(&said, ["marker"]);
     }
 }
 
@@ -234,17 +254,16 @@ fn what_comes_for_a_request_that_has_ended_is_not_reported() {
     let text = text(&back, "announce = \"0s\"");
     let text = format!("{text}tunnel = {{ protocols = \"x\" }}\n");
     let mut program = Program::start("ended", &text);
-    let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
+    let mut client = program.client();
     client.write("GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
-    let mut server = back.accept();
-    server.message();
+    let mut server = back.accept_asked();
     program.signal("STOP");
     drop(client);
     server.write("HTTP/1.1 101 Other\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
     program.signal("CONT");
     assert_eq!(server.rest(), "");
     let said = program.end();
-    assert!(!said.contains("changed the protocol"), "{said}");
+    lacks(&said, ["changed the protocol"]);
 }
 
 #[test]
@@ -257,14 +276,13 @@ fn a_change_to_no_protocol_is_reported_as_such() {
             "[route.shop]\ntunnel = { protocols = \"x\" }\n",
         ),
     );
-    let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
+    let mut client = program.client();
     client.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
     back.accept()
         .serve("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n");
-    let response = client.message();
-    assert_eq!(response.field("tidegate-failed"), Some("bad_response shop"));
+    client.failure("bad_response shop");
     let report = program.report("upstream.back: ");
-    assert!(report.contains("without a field `Upgrade`"), "{report}");
+    has(&report, ["without a field `Upgrade`"]);
 }
 
 #[test]
@@ -285,15 +303,12 @@ fn a_signal_finishes_the_requests_and_the_status_is_0() {
         let back = Upstream::on_socket();
         let name = format!("drain-{signal}");
         let mut program = Program::start(&name, &text(&back, "announce = \"0s\""));
-        let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
-        client.write(GET);
-        let mut server = back.accept();
-        server.message();
+        let mut client = program.send(GET);
+        let mut server = back.accept_asked();
         program.signal(signal);
         let said = format!("SIG{signal} received: announces the end, then finishes requests");
         assert_eq!(program.line(), said);
-        server.write(OK);
-        assert_eq!(client.message().body, "ok");
+        server.answer(&mut client);
         // The response may have left before the drain counts the connections.
         let last = program.line();
         assert!(
@@ -313,24 +328,16 @@ fn a_second_signal_ends_at_once() {
         let log = LogFile::new(&name);
         let text = text(&back, "announce = \"60s\"") + &log.section();
         let mut program = Program::start(&name, &text);
-        let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
-        client.write(GET);
-        let mut server = back.accept();
-        server.message();
+        let _client = program.send(GET);
+        let _server = back.accept_asked();
         program.signal(first);
         let said = program.line();
-        assert!(
-            said.starts_with(&format!("SIG{first} received: ")),
-            "{said}"
-        );
+        begins(&said, format!("SIG{first} received: "));
         program.signal(second);
         let said = program.line();
-        assert!(
-            said.starts_with(&format!("SIG{second} received again")),
-            "{said}"
-        );
+        begins(&said, format!("SIG{second} received again"));
         let rest = program.rest();
-        assert!(!rest.contains("WARN"), "nothing is wrong: {rest}");
+        lacks(&rest, ["WARN"]);
         assert_eq!(program.status(), Some(1));
         assert_eq!(log.lines(), (1, 1), "the request has its line");
     }
@@ -344,10 +351,9 @@ fn the_summary_is_the_last_line_and_each_request_has_its_line_before() {
     let address = program.address();
     let clients: Vec<(Peer, Peer)> = (0..20)
         .map(|_| {
-            let mut client = Peer::new(TcpStream::connect(&address).unwrap());
+            let mut client = connect_to(&address);
             client.write(GET);
-            let mut server = back.accept();
-            server.message();
+            let server = back.accept_asked();
             (client, server)
         })
         .collect();
@@ -362,16 +368,13 @@ fn the_summary_is_the_last_line_and_each_request_has_its_line_before() {
 fn a_hangup_reads_the_file_again_and_a_wrong_one_changes_nothing() {
     let (one, two) = (Upstream::on_socket(), Upstream::on_socket());
     let mut program = Program::start("reload", &text(&one, "announce = \"0s\""));
-    let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
-    client.write(GET);
-    one.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    let mut client = program.send(GET);
+    one.accept().serve_ok(&mut client);
     program.rewrite(&text(&two, "announce = \"0s\""));
     program.signal("HUP");
     assert_eq!(program.line(), "reloaded");
     client.write(GET);
-    two.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    two.accept().serve_ok(&mut client);
     program.rewrite(&text(&one, "anounce = \"0s\""));
     program.signal("HUP");
     let mut said = String::new();
@@ -383,8 +386,7 @@ fn a_hangup_reads_the_file_again_and_a_wrong_one_changes_nothing() {
         "{said}"
     );
     program.signal("TERM");
-    while !program.line().starts_with("ended") {}
-    assert_eq!(program.status(), Some(0));
+    program.ended();
 }
 
 #[test]
@@ -399,7 +401,7 @@ fn a_port_in_use_is_one_sentence_that_says_what_to_do_and_status_1() {
         let mut program = Program::start(name, &text);
         let line = program.line();
         let starts = format!("listen.{name}: cannot listen on {address}: ");
-        assert!(line.starts_with(&starts), "{line}");
+        begins(&line, &starts);
         assert!(line.ends_with("or set another address"), "{line}");
         assert_eq!(program.status(), Some(1));
     }
@@ -414,16 +416,14 @@ fn a_file_that_changes_is_read_again() {
     let address = program.address();
     program.rewrite(&text(&two, settings));
     assert_eq!(program.line(), "reloaded");
-    let mut client = Peer::new(TcpStream::connect(address).unwrap());
+    let mut client = connect_to(address);
     client.write(GET);
-    two.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    two.accept().serve_ok(&mut client);
 }
 
 #[test]
 fn the_access_log_is_opened_again_on_a_signal() {
-    let folder = std::env::temp_dir().join(format!("tidegate-log-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("log");
     let (log, moved) = (folder.join("access.log"), folder.join("access.log.1"));
     let text = format!(
         "[listen]\nhttp = \"127.0.0.1:0\"\n[route.r]\nrespond = 200\n[log]\nfile = {log:?}\n\
@@ -432,7 +432,7 @@ fn the_access_log_is_opened_again_on_a_signal() {
     let mut program = Program::start("log", &text);
     let address = program.address();
     let ask = |path: &str| {
-        let mut client = Peer::new(TcpStream::connect(&address).unwrap());
+        let mut client = connect_to(&address);
         client.write(&GET.replace("/a", path));
         assert_eq!(client.message().status(), "200");
     };
@@ -445,14 +445,12 @@ fn the_access_log_is_opened_again_on_a_signal() {
     tidegate_testkit::until("the file is there again", || log.exists());
     ask("/second");
     program.signal("TERM");
-    while !program.line().starts_with("ended") {}
-    assert_eq!(program.status(), Some(0));
+    program.ended();
     assert!(
         lines(&log).contains("/second"),
         "the last lines are written before the end"
     );
     assert!(!lines(&moved).contains("/second"));
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// The disk is full from the start. A device takes its place, which nothing removes.
@@ -466,7 +464,7 @@ fn a_full_disk_loses_lines_and_no_request() {
     let address = program.address();
     let admin = program.line();
     let admin = admin.strip_prefix("admin listens on ").unwrap();
-    let mut client = Peer::new(TcpStream::connect(&address).unwrap());
+    let mut client = connect_to(&address);
     for _ in 0..REQUESTS {
         client.write(GET);
         assert_eq!(client.message().status(), "200");
@@ -477,7 +475,7 @@ fn a_full_disk_loses_lines_and_no_request() {
         lines.find_map(|line| line.strip_prefix(&name)?.parse::<usize>().ok())
     };
     let metrics = tidegate_testkit::until_some("the lines are counted", || {
-        let mut peer = Peer::new(TcpStream::connect(admin).unwrap());
+        let mut peer = connect_to(admin);
         peer.write("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let metrics = peer.message().body;
         (count(&metrics, "lost")? >= REQUESTS).then_some(metrics)
@@ -486,38 +484,26 @@ fn a_full_disk_loses_lines_and_no_request() {
     assert_eq!(count(&metrics, "written"), Some(0));
     let said = program.end();
     // One in a second: a slow machine may see another one.
-    assert!(
-        said.contains("the access log cannot be written: "),
-        "{said}"
+    has(
+        &said,
+        ["the access log cannot be written: ", "lines are lost"],
     );
-    assert!(said.contains("lines are lost"), "{said}");
 }
 
 #[test]
 fn the_service_manager_learns_each_state() {
-    let path = std::env::temp_dir().join(format!("tidegate-manager-{}", std::process::id()));
-    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let manager = Manager::new("states");
     let back = Upstream::on_socket();
     let mut program = Program::start_with("notify", &text(&back, "announce = \"0s\""), |command| {
-        command.env("NOTIFY_SOCKET", &path);
+        command.env("NOTIFY_SOCKET", manager.path());
     });
-    let received = || {
-        let mut message = [0; 64];
-        let length = manager.recv(&mut message).unwrap();
-        String::from_utf8(message[..length].to_vec()).unwrap()
-    };
-    assert_eq!(received(), "READY=1");
+    assert_eq!(manager.received(), "READY=1");
     program.signal("HUP");
-    let reloading = received();
-    let at = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
-    let is_time = at.is_some_and(|at| at.parse::<u64>().is_ok_and(|at| at > 0));
-    assert!(is_time, "{reloading}");
-    assert_eq!(received(), "READY=1");
+    manager.is_reloading();
+    assert_eq!(manager.received(), "READY=1");
     program.signal("TERM");
-    assert_eq!(received(), "STOPPING=1");
+    assert_eq!(manager.received(), "STOPPING=1");
     while !program.line().starts_with("ended") {}
-    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
@@ -534,7 +520,7 @@ fn operators_reach_the_program_and_their_changes_are_reported() {
     let line = program.line();
     let admin = line.strip_prefix("admin listens on ").unwrap().to_owned();
     let ask = |line: &str| {
-        let mut peer = Peer::new(TcpStream::connect(&admin).unwrap());
+        let mut peer = connect_to(&admin);
         let token = "Authorization: Bearer marker-token\r\nContent-Length: 0\r\n";
         peer.write(&format!(
             "{line} HTTP/1.1\r\nHost: localhost\r\n{token}\r\n"
@@ -544,10 +530,7 @@ fn operators_reach_the_program_and_their_changes_are_reported() {
     assert_eq!(ask("GET /ready").status(), "200");
     assert_eq!(ask("POST /api/breakers/shop/open").status(), "200");
     let report = program.report(" INFO breaker of ");
-    assert!(
-        report.contains(": forced open origin=\"admin 127.0.0.1:"),
-        "{report}"
-    );
+    has(&report, [": forced open origin=\"admin 127.0.0.1:"]);
     assert_eq!(ask("POST /api/reload").status(), "200");
     assert!(ask("GET /api/events").body.contains("\"what\":\"reload\""));
     program.signal("TERM");
@@ -574,23 +557,24 @@ fn a_wrong_token_and_a_peer_that_may_not_send_the_proxy_protocol_are_reported() 
     let admin = admin.strip_prefix("admin listens on ").unwrap();
     // A request without a token is another kind of report.
     for token in ["", "Authorization: Bearer wrong-marker\r\n"] {
-        let mut client = Peer::new(TcpStream::connect(admin).unwrap());
+        let mut client = connect_to(admin);
         client.write(&format!(
             "POST /api/reload HTTP/1.1\r\nHost: localhost\r\n{token}Content-Length: 0\r\n\r\n"
         ));
         assert_eq!(client.message().status(), "401");
     }
-    let mut client = Peer::new(TcpStream::connect(http).unwrap());
+    let mut client = connect_to(http);
     assert_eq!(client.rest(), "");
     let said = program.end();
-    for text in [
-        "a token is needed",
-        "127.0.0.1 to the admin listener was refused: the token is wrong",
-        "listen.http: closed a connection of 127.0.0.1: it is not in `trust`",
-    ] {
-        assert!(said.contains(text), "{text}: {said}");
-    }
-    assert!(!said.contains("marker"), "{said}");
+    has(
+        &said,
+        [
+            "a token is needed",
+            "127.0.0.1 to the admin listener was refused: the token is wrong",
+            "listen.http: closed a connection of 127.0.0.1: it is not in `trust`",
+        ],
+    );
+    lacks(&said, ["marker"]);
 }
 
 #[test]
@@ -616,9 +600,8 @@ fn a_signal_ends_a_start_that_waits() {
 #[test]
 fn a_signal_that_comes_while_the_listeners_open_drains_and_removes_their_paths() {
     const LISTENERS: usize = 20;
-    let folder = std::env::temp_dir().join(format!("tidegate-opens-{}", std::process::id()));
+    let folder = Folder::new("opens");
     for round in 0..5 {
-        std::fs::create_dir_all(&folder).unwrap();
         let path = |n: usize| folder.join(format!("{n}.sock"));
         let listen: Vec<_> = (0..LISTENERS)
             .map(|n| format!("l{n} = \"unix:{}\"\n", path(n).display()))
@@ -641,5 +624,4 @@ fn a_signal_that_comes_while_the_listeners_open_drains_and_removes_their_paths()
         let left = std::fs::read_dir(&folder).unwrap().count();
         assert_eq!(left, 0, "{round}: {said}");
     }
-    std::fs::remove_dir(&folder).unwrap();
 }

@@ -4,16 +4,11 @@ use crate::*;
 
 #[test]
 fn a_full_route_refuses_at_once_and_says_so() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "limit = 1");
-    let mut first = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
-    let refused = fixture.send(GET).message();
+    let (back, fixture) = Fixture::of("limit = 1");
+    let (mut first, mut server) = fixture.open(GET, &back);
+    let refused = fixture.refusal(GET, "limit shop");
     assert_eq!(refused.status(), "503");
-    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
-    server.write(OK);
-    assert_eq!(first.message().body, "ok");
+    server.answer(&mut first);
     fixture.wait_idle();
     let mut again = fixture.send(GET);
     server.serve(OK);
@@ -22,10 +17,8 @@ fn a_full_route_refuses_at_once_and_says_so() {
 
 #[test]
 fn a_permit_is_held_until_the_last_byte_of_the_response() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "limit = 1");
-    let mut first = fixture.send(GET);
-    let mut server = back.accept();
+    let (back, fixture) = Fixture::of("limit = 1");
+    let (mut first, mut server) = fixture.reach(GET, &back);
     server.serve("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab");
     first.head();
     assert_eq!(fixture.send(GET).message().status(), "503");
@@ -36,20 +29,15 @@ fn a_permit_is_held_until_the_last_byte_of_the_response() {
 
 #[test]
 fn a_request_waits_in_the_queue_of_its_route_for_a_limited_time() {
-    let back = Upstream::new();
     let settings = "limit = 1\nqueue = { max = 1, wait = \"100ms\" }";
-    let fixture = Fixture::with_route(&[&back], settings);
-    let mut first = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (back, fixture) = Fixture::of(settings);
+    let (mut first, mut server) = fixture.open(GET, &back);
     let mut second = fixture.send(&GET.replace("/a", "/b"));
     tidegate_testkit::until("the second one waits", || {
         fixture.isolation.snapshots()[0].waiting == 1
     });
-    let refused = fixture.send(GET).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
-    server.write(OK);
-    assert_eq!(first.message().body, "ok");
+    fixture.refusal(GET, "limit shop");
+    server.answer(&mut first);
     assert_eq!(server.message().line(), "GET /b HTTP/1.1");
     let mut late = fixture.send(GET);
     tidegate_testkit::until("the next one waits", || {
@@ -57,17 +45,14 @@ fn a_request_waits_in_the_queue_of_its_route_for_a_limited_time() {
     });
     fixture.clock.advance(Duration::from_millis(200));
     assert_eq!(late.message().status(), "503", "it has waited long enough");
-    server.write(OK);
-    assert_eq!(second.message().body, "ok");
+    server.answer(&mut second);
 }
 
 #[test]
 fn a_request_that_waits_is_refused_when_the_breaker_opens() {
-    let back = Upstream::new();
     let settings = "limit = 1\nqueue = { max = 1, wait = \"20s\" }\nbreaker = { volume = 1 }";
-    let fixture = Fixture::with_route(&[&back], settings);
-    let mut first = fixture.send(GET);
-    let mut server = back.accept();
+    let (back, fixture) = Fixture::of(settings);
+    let (mut first, mut server) = fixture.reach(GET, &back);
     server.serve("HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(first.message().status(), "500");
     first.write(GET);
@@ -91,12 +76,9 @@ fn a_request_that_waits_is_refused_when_the_breaker_opens() {
 #[test]
 fn refusals_of_the_limit_do_not_open_the_breaker() {
     for queue in ["", "queue = { max = 2, wait = \"10ms\" }"] {
-        let back = Upstream::new();
         let settings = format!("limit = 1\nbreaker = {{ volume = 2 }}\n{queue}");
-        let fixture = Fixture::with_route(&[&back], &settings);
-        let mut first = fixture.send(GET);
-        let mut server = back.accept();
-        server.message();
+        let (back, fixture) = Fixture::of(&settings);
+        let (mut first, mut server) = fixture.open(GET, &back);
         let others: Vec<_> = (0..20).map(|_| fixture.send(GET)).collect();
         // The loop has read what came before.
         fixture.in_one_turn(|| ());
@@ -106,8 +88,7 @@ fn refusals_of_the_limit_do_not_open_the_breaker() {
             assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
         }
         fixture.clock.advance(Duration::from_secs(1));
-        server.write(OK);
-        assert_eq!(first.message().body, "ok");
+        server.answer(&mut first);
         fixture.wait_idle();
         for _ in 0..3 {
             first.write(GET);
@@ -120,11 +101,9 @@ fn refusals_of_the_limit_do_not_open_the_breaker() {
 
 #[test]
 fn an_open_breaker_refuses_and_says_when_to_come_back() {
-    let back = Upstream::new();
     let settings = "breaker = { error_rate = 50, volume = 2, sleep = \"5s\" }";
-    let fixture = Fixture::with_route(&[&back], settings);
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
+    let (back, fixture) = Fixture::of(settings);
+    let (mut client, mut server) = fixture.reach(GET, &back);
     let failure = "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n";
     server.serve(failure);
     assert_eq!(
@@ -161,20 +140,15 @@ fn the_limit_of_a_server_is_a_refusal_of_its_own() {
     let back = Upstream::new();
     let text = route(&[&back], "").replace("balance", "max_in_flight = 1\nbalance");
     let fixture = Fixture::new(&text);
-    let mut first = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
-    let refused = fixture.send(GET).message();
+    let (mut first, mut server) = fixture.open(GET, &back);
+    let refused = fixture.refusal(GET, "no_server shop");
     assert_eq!(refused.status(), "503");
-    assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
-    server.write(OK);
-    assert_eq!(first.message().body, "ok");
+    server.answer(&mut first);
 }
 
 #[test]
 fn requests_without_a_route_and_invalid_paths_have_a_status() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "path = \"/shop/*\"\nmethod = [\"GET\"]");
+    let (back, fixture) = Fixture::of("path = \"/shop/*\"\nmethod = [\"GET\"]");
     let rows = [
         ("GET /other", "404"),
         ("POST /shop/a", "404"),
@@ -192,15 +166,13 @@ fn requests_without_a_route_and_invalid_paths_have_a_status() {
 
 #[test]
 fn a_body_above_the_limit_of_its_route_is_refused() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "body = \"10B\"");
+    let (back, fixture) = Fixture::of("body = \"10B\"");
     let declared = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nhello world";
     assert_eq!(fixture.send(declared).message().status(), "413");
     assert!(back.is_quiet(), "nothing was sent on");
     let chunked = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
                    6\r\nhello \r\n6\r\nworld!\r\n0\r\n\r\n";
-    let mut client = fixture.send(chunked);
-    let mut server = back.accept();
+    let (mut client, mut server) = fixture.reach(chunked, &back);
     assert_eq!(client.message().status(), "413");
     server.rest();
     fixture.wait_idle();
@@ -229,8 +201,7 @@ fn a_route_raises_and_lowers_the_limit_of_its_listener() {
                 let mut client = fixture.connect(&small.1);
                 client.write(&format!("POST {path} HTTP/1.1\r\nHost: a\r\n{framing}"));
                 if passes {
-                    let mut server = back.accept();
-                    server.head();
+                    let mut server = back.accept_head();
                     server.write(OK_CLOSE);
                 }
                 let status = if passes { "200" } else { "413" };
@@ -244,12 +215,9 @@ fn a_route_raises_and_lowers_the_limit_of_its_listener() {
 
 #[test]
 fn a_refused_request_gets_the_fallback_of_its_route() {
-    let back = Upstream::new();
     let settings = "limit = 1\nfallback = { status = 200, body = \"[]\", content_type = \"application/json\" }";
-    let fixture = Fixture::with_route(&[&back], settings);
-    let _first = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (back, fixture) = Fixture::of(settings);
+    let (_first, _server) = fixture.open(GET, &back);
     let response = fixture.send(GET).message();
     assert_eq!((response.status(), response.body.as_str()), ("200", "[]"));
     assert_eq!(response.field("content-type"), Some("application/json"));

@@ -1,5 +1,7 @@
 //! A new configuration while requests are in flight.
 
+use tidegate_testkit::{begins, has};
+
 use crate::steps::connect;
 use crate::*;
 
@@ -7,12 +9,9 @@ use crate::*;
 fn requests_in_flight_end_under_the_old_configuration() {
     let (one, two) = (Upstream::new(), Upstream::new());
     let fixture = Fixture::with_route(&[&one], "");
-    let mut client = fixture.send(GET);
-    let mut server = one.accept();
-    server.message();
+    let (mut client, mut server) = fixture.open(GET, &one);
     fixture.gateway.reload(config(&route(&[&two], ""))).unwrap();
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
     client.write(GET);
     two.accept().serve(OK);
     assert_eq!(client.message().body, "ok", "on the same connection");
@@ -25,8 +24,7 @@ fn requests_in_flight_end_under_the_old_configuration() {
 
 #[test]
 fn what_has_not_changed_keeps_its_connections_and_its_counts() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "limit = 1");
+    let (back, fixture) = Fixture::of("limit = 1");
     let (mut client, mut server) = serve_first(&fixture, &back);
     let address = fixture.address();
     let changed = format!(
@@ -39,9 +37,7 @@ fn what_has_not_changed_keeps_its_connections_and_its_counts() {
         fixture.send(&GET.replace("/a", "/n")).message().status(),
         "200"
     );
-    client.write(GET);
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    client.ask(&mut server);
     assert!(back.is_quiet(), "the connection to the server is the same");
     let snapshots = fixture.isolation.snapshots();
     assert_eq!(snapshots.len(), 1);
@@ -51,8 +47,7 @@ fn what_has_not_changed_keeps_its_connections_and_its_counts() {
 
 #[test]
 fn a_command_takes_over_its_new_limit() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "limit = 1");
+    let (back, fixture) = Fixture::of("limit = 1");
     fixture
         .gateway
         .reload(config(&route(&[&back], "limit = 2")))
@@ -174,8 +169,7 @@ fn a_reload_does_not_fill_the_budget_of_retries() {
 
 #[test]
 fn removed_routes_free_their_commands() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     for round in 0..20 {
         let other = route(&[&back], "").replace("route.shop", &format!("route.r{round}"));
         fixture.gateway.reload(config(&other)).unwrap();
@@ -185,8 +179,7 @@ fn removed_routes_free_their_commands() {
 
 #[test]
 fn a_configuration_that_cannot_be_used_changes_nothing() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let broken = format!(
         "{}[route.files]\npath = \"/f/*\"\nfiles = \"/does/not/exist\"\n",
         route(&[&back], "limit = 1")
@@ -205,8 +198,7 @@ fn a_configuration_that_cannot_be_used_changes_nothing() {
     server.message();
     let _second = fixture.send(GET);
     // It stays open: the request would fail with it.
-    let mut other = back.accept();
-    other.message();
+    let _other = back.accept_asked();
     assert_eq!(fixture.active(), 2, "the old limit");
 }
 
@@ -332,8 +324,8 @@ fn a_unix_listener_replaces_no_file_neither_at_the_start_nor_by_a_reload() {
     for why in [started.map(drop), reloaded.map(drop)] {
         let why = why.unwrap_err().to_string();
         let at = format!("listen.local: cannot listen on unix:{}: ", path.display());
-        assert!(why.starts_with(&at), "{why}");
-        assert!(why.contains("a regular file is there"), "{why}");
+        begins(&why, &at);
+        has(&why, ["a regular file is there"]);
         assert!(why.ends_with("move it away, or set another path"), "{why}");
     }
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");

@@ -1,6 +1,8 @@
 //! Requests that are sent again although their body has ended: it has no bytes, and its end is sent again,
 //! too.
 
+use tidegate_testkit::has;
+
 use crate::*;
 
 const EMPTY: &str = "PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
@@ -9,27 +11,23 @@ const EMPTY: &str = "PUT /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\
 /// Reads the whole request.
 fn read(server: &mut Peer) {
     let head = server.head();
-    assert!(head.contains("T /a HTTP/1.1"), "{head}");
+    has(&head, ["T /a HTTP/1.1"]);
     assert_eq!(field(&head, "transfer-encoding"), Some("chunked"));
     assert_eq!(server.head(), "0\r\nChecksum: 7\r\n\r\n");
 }
 
 #[test]
 fn on_a_new_connection_in_place_of_one_that_was_closed() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let (mut client, mut server) = serve_first(&fixture, &back);
     client.write(EMPTY);
     read(&mut server);
     drop(server);
     let mut server = back.accept();
     read(&mut server);
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
     // The connection is used again.
-    client.write(GET);
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    client.ask(&mut server);
     fixture.wait_idle();
     assert_eq!(fixture.total(Event::Success), 3);
 }
@@ -43,8 +41,7 @@ fn in_another_attempt() {
     for settings in settings {
         let (one, two) = (Upstream::new(), Upstream::new());
         let fixture = Fixture::with_route(&[&one, &two], settings);
-        let mut client = fixture.send(EMPTY);
-        let mut server = one.accept();
+        let (mut client, mut server) = fixture.reach(EMPTY, &one);
         read(&mut server);
         if settings.contains("attempt_timeout") {
             fixture.clock.advance(Duration::from_millis(1100));
@@ -68,6 +65,5 @@ fn at_the_upstream_of_the_fallback() {
     read(&mut back.accept());
     let mut server = spare.accept();
     read(&mut server);
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
 }

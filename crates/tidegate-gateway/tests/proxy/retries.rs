@@ -28,8 +28,7 @@ fn an_idempotent_request_without_any_response_goes_to_another_server() {
     let fixture = Fixture::with_route(&[&one, &two], "retry = 1");
     let mut client = fixture.send(GET);
     one.accept().message();
-    two.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    two.accept().serve_ok(&mut client);
     assert!(one.is_quiet());
 }
 
@@ -61,8 +60,7 @@ fn a_response_is_never_repeated_whatever_its_status() {
 
 #[test]
 fn the_number_of_attempts_is_limited() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "retry = 2");
+    let (back, fixture) = Fixture::of("retry = 2");
     let mut client = fixture.send(GET);
     for _ in 0..3 {
         back.accept().message();
@@ -73,8 +71,7 @@ fn the_number_of_attempts_is_limited() {
 
 #[test]
 fn the_budget_limits_the_repeated_requests() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "retry = { times = 1, budget = 0.0 }");
+    let (back, fixture) = Fixture::of("retry = { times = 1, budget = 0.0 }");
     let mut client = fixture.send(GET);
     back.accept().message();
     assert_eq!(client.message().status(), "502");
@@ -117,16 +114,12 @@ fn the_budget_is_a_share_of_many_requests() {
 
 #[test]
 fn the_time_of_the_route_covers_all_attempts_and_pauses() {
-    let back = Upstream::new();
     let settings = "timeout = \"2s\"\nretry = { times = 1, attempt_timeout = \"1s\" }";
-    let fixture = Fixture::with_route(&[&back], settings);
-    let mut client = fixture.send(GET);
-    let mut first = back.accept();
-    first.message();
+    let (back, fixture) = Fixture::of(settings);
+    let (mut client, mut first) = fixture.open(GET, &back);
     fixture.clock.advance(Duration::from_millis(1100));
     assert_eq!(first.rest(), "", "the first attempt is over");
-    let mut second = back.accept();
-    second.message();
+    let mut second = back.accept_asked();
     fixture.clock.advance(Duration::from_millis(1100));
     let response = client.message();
     assert_eq!(response.status(), "504");
@@ -137,29 +130,25 @@ fn the_time_of_the_route_covers_all_attempts_and_pauses() {
 
 #[test]
 fn a_pause_comes_before_the_next_attempt() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "retry = { times = 1, pause = \"500ms\" }");
+    let (back, fixture) = Fixture::of("retry = { times = 1, pause = \"500ms\" }");
     let mut client = fixture.send(GET);
     back.accept().message();
     fixture.wait_idle();
     assert!(back.is_quiet());
     pass(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(600));
-    back.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    back.accept().serve_ok(&mut client);
 }
 
 #[test]
 fn a_client_that_leaves_in_a_pause_gets_no_further_attempt() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "retry = { times = 1, pause = \"500ms\" }");
+    let (back, fixture) = Fixture::of("retry = { times = 1, pause = \"500ms\" }");
     let client = fixture.send(GET);
     back.accept().message();
     fixture.wait_idle();
     drop(client);
     // A later request shows that the loop has seen the end of the first connection.
-    let mut other = fixture.send(&GET.replace("/a", "/b"));
-    let mut server = back.accept();
+    let (mut other, mut server) = fixture.reach(&GET.replace("/a", "/b"), &back);
     assert_eq!(server.serve(OK).line(), "GET /b HTTP/1.1");
     assert_eq!(other.message().body, "ok");
     fixture.clock.advance(Duration::from_secs(1));
@@ -171,26 +160,22 @@ fn a_client_that_leaves_in_a_pause_gets_no_further_attempt() {
 
 #[test]
 fn a_reused_connection_that_the_server_has_closed_is_replaced() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "retry = 1");
+    let (back, fixture) = Fixture::of("retry = 1");
     let (mut client, server) = serve_first(&fixture, &back);
     drop(server);
     client.write(GET);
-    back.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    back.accept().serve_ok(&mut client);
 }
 
 /// A server that closes a connection while the next request is on its way to it.
 #[test]
 fn a_reused_connection_that_the_server_closes_now_is_replaced_without_retries() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let (mut client, mut server) = serve_first(&fixture, &back);
     client.write(GET);
     server.message();
     drop(server);
-    back.accept().serve(OK_CLOSE);
-    assert_eq!(client.message().body, "ok");
+    back.accept().serve_last(&mut client);
     assert_eq!(fixture.total(Event::Failure), 0);
     fixture.wait_idle();
 }
@@ -200,15 +185,12 @@ fn a_reused_connection_that_the_server_closes_now_is_replaced_without_retries() 
 fn idle(fixture: &Fixture, back: &Upstream, count: usize) -> (Peer, Vec<Peer>) {
     let mut pairs: Vec<_> = (0..count)
         .map(|_| {
-            let client = fixture.send(GET);
-            let mut server = back.accept();
-            server.message();
+            let (client, server) = fixture.open(GET, back);
             (client, server)
         })
         .collect();
     for (client, server) in &mut pairs {
-        server.write(OK);
-        assert_eq!(client.message().body, "ok");
+        server.answer(client);
     }
     let (mut clients, servers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     (clients.remove(0), servers)
@@ -217,8 +199,7 @@ fn idle(fixture: &Fixture, back: &Upstream, count: usize) -> (Peer, Vec<Peer>) {
 #[test]
 fn a_connection_is_replaced_once_by_a_new_one() {
     for ends in [OK_CLOSE, ""] {
-        let back = Upstream::new();
-        let fixture = Fixture::with_route(&[&back], "");
+        let (back, fixture) = Fixture::of("");
         let (mut client, mut servers) = idle(&fixture, &back, 3);
         client.write(GET);
         let mut last = servers.pop().unwrap();
@@ -241,8 +222,7 @@ fn a_connection_is_replaced_once_by_a_new_one() {
 
 #[test]
 fn a_new_connection_that_the_server_closes_is_not_replaced_without_retries() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let mut client = fixture.send(GET);
     back.accept().message();
     assert_eq!(client.message().status(), "502");
@@ -251,8 +231,7 @@ fn a_new_connection_that_the_server_closes_is_not_replaced_without_retries() {
 
 #[test]
 fn an_unsafe_request_is_not_sent_again_on_another_connection() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let (mut client, mut server) = serve_first(&fixture, &back);
     client.write("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     server.message();
@@ -268,8 +247,7 @@ fn nothing_is_repeated_after_a_part_of_a_response() {
         "HTTP/1.1 103 Early Hints\r\n\r\n",
     ];
     for part in parts {
-        let back = Upstream::new();
-        let fixture = Fixture::with_route(&[&back], "retry = { times = 3, budget = 1 }");
+        let (back, fixture) = Fixture::of("retry = { times = 3, budget = 1 }");
         let mut client = fixture.send(GET);
         back.accept().serve(part);
         if part.contains(" 103 ") {
@@ -288,11 +266,9 @@ fn nothing_is_repeated_after_a_part_of_a_response_and_the_time_of_the_attempt() 
         "H",
     ];
     for part in parts {
-        let back = Upstream::new();
         let settings = "retry = { times = 3, budget = 1, attempt_timeout = \"1s\" }";
-        let fixture = Fixture::with_route(&[&back], settings);
-        let mut client = fixture.send(GET);
-        let mut server = back.accept();
+        let (back, fixture) = Fixture::of(settings);
+        let (mut client, mut server) = fixture.reach(GET, &back);
         server.serve(part);
         pass(&fixture, &back);
         fixture.clock.advance(Duration::from_millis(1100));
@@ -318,9 +294,7 @@ fn an_attempt_gets_what_the_one_before_has_held() {
             );
             let text = route(&[&back], &settings).replace("balance", &format!("{places}balance"));
             let fixture = Fixture::new(&text);
-            let mut client = fixture.send(GET);
-            let mut silent = back.accept();
-            silent.message();
+            let (mut client, mut silent) = fixture.open(GET, &back);
             fixture.clock.advance(Duration::from_millis(1100));
             assert_eq!(silent.rest(), "");
             if pause != "0s" {
@@ -339,12 +313,9 @@ fn an_attempt_gets_what_the_one_before_has_held() {
 
 #[test]
 fn a_client_that_leaves_at_the_end_of_an_attempt_gets_no_further_one() {
-    let back = Upstream::new();
     let settings = "limit = 1\nretry = { times = 2, attempt_timeout = \"1s\", pause = \"1s\" }";
-    let fixture = Fixture::with_route(&[&back], settings);
-    let client = fixture.send(GET);
-    let mut silent = back.accept();
-    silent.message();
+    let (back, fixture) = Fixture::of(settings);
+    let (client, mut silent) = fixture.open(GET, &back);
     fixture.clock.advance(Duration::from_millis(1100));
     assert_eq!(silent.rest(), "");
     fixture.wait_idle();

@@ -4,6 +4,8 @@ use std::process::Command;
 
 use rcgen::{CertificateParams, KeyPair};
 
+use tidegate_testkit::{Folder, begins, has, lacks};
+
 use crate::operation::{World, operated};
 use crate::process::Program;
 use crate::steps::output;
@@ -14,16 +16,14 @@ const MARKER: &str = "marker";
 
 /// What the test plants, and where the program reads it.
 struct Planted {
-    folder: std::path::PathBuf,
+    folder: Folder,
     /// A line of each private key: that of a listener, and that towards an upstream.
     keys: [String; 2],
 }
 
 impl Planted {
     fn new(test: &str) -> Self {
-        let folder = format!("tidegate-secrets-{test}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::new(&format!("secrets-{test}"));
         let keys = ["own", "towards"].map(|name| {
             let key = KeyPair::generate().unwrap();
             let params = CertificateParams::new(vec!["shop.example".to_owned()]).unwrap();
@@ -90,15 +90,9 @@ impl Planted {
     }
 }
 
-impl Drop for Planted {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
 /// Sends a request with secrets in all places, and returns the connection.
 fn request(address: &str, path: &str) -> Peer {
-    let mut client = Peer::new(TcpStream::connect(address).unwrap());
+    let mut client = connect_to(address);
     client.write(&format!(
         "GET {path}?q=marker-query HTTP/1.1\r\nHost: shop.example\r\nX-Route: marker-field\r\n\
          Authorization: Bearer marker-auth\r\nCookie: a=marker-cookie\r\n\r\n",
@@ -108,7 +102,7 @@ fn request(address: &str, path: &str) -> Peer {
 
 /// Sends a request to the listener for operators.
 fn operator(address: &str, line: &str, token: &str) -> Peer {
-    let mut peer = Peer::new(TcpStream::connect(address).unwrap());
+    let mut peer = connect_to(address);
     peer.write(&format!(
         "{line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"
     ));
@@ -166,7 +160,7 @@ fn no_output_of_the_program_contains_a_secret() {
     for stream in streams {
         let mut peer = operator(&admin, &format!("GET /{stream}"), "marker-read");
         let head = peer.head();
-        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        begins(&head, "HTTP/1.1 200 ");
         planted.is_clean(stream, &(head + &event(&mut peer)));
     }
     // What is refused, and what fails.
@@ -198,16 +192,15 @@ fn no_output_of_the_program_contains_a_secret() {
     assert!(top.contains("shop") && top.contains("in flight"), "{top}");
     planted.is_clean("top", &top);
     let top = planted.run(&["top", &admin, "--once"], "marker-wrong");
-    assert!(top.contains("TIDEGATE_TOKEN"), "{top}");
+    has(&top, ["TIDEGATE_TOKEN"]);
     planted.is_clean("top with a wrong token", &top);
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
     said += &program.end();
     planted.is_clean("standard error", &said);
-    assert!(said.contains(" WARN upstream."), "{said}");
+    has(&said, [" WARN upstream."]);
     let log = std::fs::read_to_string(planted.folder.join("access.log")).unwrap();
     assert_eq!(log.lines().count(), 3, "{log}");
-    assert!(log.contains("\"server\":\"unix:/none/host\""), "{log}");
+    has(&log, ["\"server\":\"unix:/none/host\""]);
     planted.is_clean("the access log", &log);
     let file = program.file.to_str().unwrap();
     let asked = [
@@ -230,7 +223,7 @@ fn no_output_of_the_program_contains_a_secret() {
         ),
     ] {
         let text = planted.run(&arguments, "");
-        assert!(text.contains(part), "{part}\n{text}");
+        has(&text, [part]);
         planted.is_clean(part, &text);
     }
 }
@@ -274,7 +267,7 @@ fn no_error_of_a_start_contains_a_secret() {
         let mut program = Program::start_with("secrets-start", text, |one| planted.plant(one));
         let said = program.rest();
         assert_eq!(program.status(), Some(1), "{said}");
-        assert!(said.contains(part), "{part}\n{said}");
+        has(&said, [part]);
         planted.is_clean(part, &said);
     };
     for (text, part) in rows {
@@ -304,8 +297,7 @@ fn no_error_of_a_start_contains_a_secret() {
 /// Of each file the message has the path as it is in the configuration.
 #[test]
 fn a_reload_that_fails_shows_no_path_with_the_value_of_a_variable() {
-    let folder = std::env::temp_dir().join(format!("tidegate-paths-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("paths");
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["shop.example".to_owned()]).unwrap();
     let (own, own_key) = (folder.join("own.pem"), folder.join("own.key"));
@@ -337,19 +329,18 @@ fn a_reload_that_fails_shows_no_path_with_the_value_of_a_variable() {
     ];
     let world = World::new("[route.r]\nrespond = 200\n");
     for row in rows {
-        world.files.write("/tidegate.toml", &operated(&row));
+        world.write(&operated(&row));
         let response = world.change("POST /api/reload", "");
         assert_eq!(response.status(), "422", "{row}");
-        assert!(response.body.contains("/none/${SECRET}"), "{response:?}");
+        has(&response.body, ["/none/${SECRET}"]);
         assert!(!response.body.contains(MARKER), "{row}{response:?}");
     }
     let read = "[route.r]\nrespond = 200\n";
     let read = operated(read).replace("${TOKEN}", "file:/none/${SECRET}");
-    world.files.write("/tidegate.toml", &read);
+    world.write(&read);
     let response = world.change("POST /api/reload", "");
     assert_eq!(response.status(), "422");
-    assert!(!response.body.contains(MARKER), "{response:?}");
-    std::fs::remove_dir_all(folder).unwrap();
+    lacks(&response.body, [MARKER]);
 }
 
 #[test]
@@ -366,6 +357,6 @@ fn a_health_check_that_fails_shows_no_value_of_a_variable() {
         down.next().map(|change| change.what)
     });
     let part = "GET http://localhost/${SECRET} failed";
-    assert!(change.contains(part), "{part}\n{change}");
-    assert!(!change.contains(MARKER), "{change}");
+    has(&change, [part]);
+    lacks(&change, [MARKER]);
 }

@@ -1,7 +1,6 @@
 //! Listeners with TLS and with the PROXY protocol.
 
 use std::io::BufReader;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use rcgen::{CertificateParams, KeyPair};
@@ -9,18 +8,18 @@ use tidegate::tls::rustls::pki_types::pem::PemObject;
 use tidegate::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tidegate::tls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use tidegate_testkit::{Folder, begins, has, lacks};
+
 use crate::operation::World;
 use crate::steps::output;
 use crate::*;
 
 /// A directory with certificates, which is removed at the end.
-pub(crate) struct Files(pub(crate) PathBuf);
+pub(crate) struct Files(pub(crate) Folder);
 
 impl Files {
     pub(crate) fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(Folder::new(name))
     }
 
     /// Writes a certificate for a name. Returns it.
@@ -50,12 +49,6 @@ impl Files {
             "[listen.secure]\nat = \"127.0.0.1:0\"\ntls = {{ certificates = [{}] }}\n",
             all.join(", ")
         )
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -196,7 +189,7 @@ fn a_missing_certificate_is_an_error_at_the_start() {
     let why = Gateway::start(config(&text), &group, &isolation)
         .unwrap_err()
         .to_string();
-    assert!(why.contains("none.pem"), "{why}");
+    has(&why, ["none.pem"]);
 }
 
 #[test]
@@ -284,16 +277,17 @@ fn a_certificate_that_a_reload_cannot_use_is_a_message_with_its_place() {
     std::fs::copy(files.0.join("other.key"), files.0.join("one.key")).unwrap();
     let why = world.operation.reload("SIGHUP").unwrap_err();
     let start = "/tidegate.toml:8:";
-    assert!(why.starts_with(start), "{why}");
-    for part in [
-        "listen.secure.tls.certificates[0].cert: ",
-        "is the key another one?",
-        "expected a certificate that is valid now",
-        "1 error, 0 warnings",
-    ] {
-        assert!(why.contains(part), "{part}\n{why}");
-    }
-    assert!(!why.contains("cannot listen"), "{why}");
+    begins(&why, start);
+    has(
+        &why,
+        [
+            "listen.secure.tls.certificates[0].cert: ",
+            "is the key another one?",
+            "expected a certificate that is valid now",
+            "1 error, 0 warnings",
+        ],
+    );
+    lacks(&why, ["cannot listen"]);
 }
 
 /// A pipe, for example, may have no writer.
@@ -308,7 +302,7 @@ fn a_certificate_that_is_not_a_regular_file_is_a_message() {
         std::os::unix::fs::symlink("/dev/null", &path).unwrap();
         let why = world.operation.reload("SIGHUP").unwrap_err();
         let expected = format!("{file}` cannot be used: it is not a regular file");
-        assert!(why.contains(&expected), "{why}");
+        has(&why, [&expected]);
     }
 }
 

@@ -19,9 +19,7 @@ fn weighted(server: &Upstream, weight: u32) -> String {
 
 /// Sends a request that the server reads and does not answer.
 fn hold(fixture: &Fixture, server: &Upstream) -> (Peer, Peer) {
-    let client = fixture.send(GET);
-    let mut held = server.accept();
-    held.message();
+    let (client, held) = fixture.open(GET, server);
     (client, held)
 }
 
@@ -50,16 +48,14 @@ fn requests_in_flight_count_after_the_weight_or_the_limit_has_changed() {
         all.extend((0..places).map(|_| hold(&fixture, &back)));
         assert!(is_refused(&fixture), "weight {weight}, limit {most}");
         for (client, server) in &mut all {
-            server.write(OK);
-            assert_eq!(client.message().body, "ok");
+            server.answer(client);
         }
         fixture.wait_idle();
         assert_eq!(fixture.in_flight(), [0]);
         // The connection that was returned last.
         let mut server = all.pop().unwrap().1;
         let mut client = fixture.send(GET);
-        server.serve(OK);
-        assert_eq!(client.message().body, "ok");
+        server.serve_ok(&mut client);
         assert!(back.is_quiet(), "the connections have stayed");
     }
 }
@@ -117,8 +113,7 @@ fn a_server_keeps_its_requests_wherever_it_is_in_the_list() {
     reload(&fixture, &list(&[&one, &two]));
     assert_eq!(fixture.in_flight(), [1, 1]);
     assert!(is_refused(&fixture));
-    server.write(OK);
-    assert_eq!(client.message().body, "ok");
+    server.answer(&mut client);
     tidegate_testkit::until("its place is free", || fixture.in_flight() == [0, 1]);
 }
 
@@ -180,8 +175,7 @@ fn a_connection_without_a_request_is_kept_for_the_time_of_its_upstream() {
     fixture.clock.advance(Duration::from_secs(11));
     assert_eq!(server.rest(), "", "it is closed");
     client.write(GET);
-    back.accept().serve(OK);
-    assert_eq!(client.message().body, "ok");
+    back.accept().serve_ok(&mut client);
 }
 
 /// Returns the connections of a server on which a request has come, as it comes.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate::isolate::PropertySource as _;
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Gate, has, lacks};
 
 use crate::operation::{World, operated};
 use crate::*;
@@ -20,8 +20,7 @@ struct One {
 
 impl One {
     fn new(settings: &str) -> Self {
-        let back = Upstream::new();
-        let world = World::with_route(&[&back], settings);
+        let (back, world) = World::of(settings);
         Self { back, world }
     }
 
@@ -63,7 +62,7 @@ impl One {
     /// Reloads the route with these settings, and returns the response.
     fn reload(&self, settings: &str) -> String {
         let text = operated(&route(&[&self.back], settings));
-        self.world.files.write("/tidegate.toml", &text);
+        self.world.write(&text);
         let done = self.world.change("POST /api/reload", "");
         assert_eq!(done.status(), "200", "{done:?}");
         done.body
@@ -92,8 +91,7 @@ impl One {
             .advance(Duration::from_millis(millis - 150));
         assert!(self.goes_on(), "{request} has ended before {millis} ms");
         self.world.clock.advance(Duration::from_millis(400));
-        let response = client.message();
-        assert_eq!(response.field("tidegate-failed"), Some("timeout shop"));
+        client.failure("timeout shop");
         drop(server);
         self.wait_idle();
     }
@@ -153,7 +151,7 @@ fn requests_obey_the_timeout_that_is_set() {
             one.set(key, "\"500ms\"");
             one.ends_after(request, 500);
             let value = format!("shop.{key}\",\"value\":\"\\\"500ms\\\"\",\"origin\":\"operator\"");
-            assert!(one.shown().contains(&value), "{}", one.shown());
+            has(one.shown(), [&value]);
             one.remove(key);
             one.ends_after(request, before);
         }
@@ -188,12 +186,9 @@ fn tunnels_and_fallbacks_have_limits_of_their_own() {
     one.set("tunnel.max", "1");
     one.set("fallback.limit", "1");
     let _tunnel = one.hold(&upgrade);
-    let refused = one.world.send(&upgrade).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
+    one.world.refusal(&upgrade, "limit shop");
     let _held = one.hold(GET);
-    let _second = one.world.send(GET);
-    let mut fallback = other.accept();
-    fallback.message();
+    let (_second, _fallback) = one.world.open(GET, &other);
     assert!(one.is_refused("limit"), "the fallback has no place either");
 }
 
@@ -299,15 +294,15 @@ fn a_setting_that_a_reload_leaves_without_effect_says_so() {
     let adaptive = "limit = { kind = \"adaptive\", min = 2, initial = 5, max = 50 }";
     let one = One::new(adaptive);
     one.set("limit.min", "3");
-    assert!(!one.shown().contains("effect\":\""), "{}", one.shown());
+    lacks(one.shown(), ["effect\":\""]);
     let notes = one.reload("limit = 10");
     let why = "limit.min = 3 has no effect: the limit of the route is fixed";
-    assert!(notes.contains(why), "{notes}");
+    has(&notes, [why]);
     let why = "\"without_effect\":\"the limit of the route is fixed";
-    assert!(one.shown().contains(why), "{}", one.shown());
+    has(one.shown(), [why]);
     let notes = one.reload(adaptive);
-    assert!(!notes.contains("has no effect"), "{notes}");
-    assert!(!one.shown().contains("effect\":\""), "{}", one.shown());
+    lacks(&notes, ["has no effect"]);
+    lacks(one.shown(), ["effect\":\""]);
 }
 
 /// A value that does not fit to the new file is named as the cause.
@@ -316,11 +311,11 @@ fn a_reload_that_fails_because_of_a_setting_names_it() {
     let one = One::new("retry = 1");
     one.set("retry.attempt_timeout", "\"10s\"");
     let text = operated(&route(&[&one.back], "retry = 1\ntimeout = \"10s\""));
-    one.world.files.write("/tidegate.toml", &text);
+    one.world.write(&text);
     let refused = one.world.change("POST /api/reload", "");
     assert_eq!(refused.status(), "422");
     let why = "operators have set `route.shop.retry.attempt_timeout`, which is the cause";
-    assert!(refused.body.contains(why), "{}", refused.body);
+    has(&refused.body, [why]);
     one.remove("retry.attempt_timeout");
     assert_eq!(one.world.change("POST /api/reload", "").status(), "200");
 }
@@ -335,8 +330,7 @@ fn a_setting_survives_a_reload_and_goes_with_its_route() {
     drop(held);
     one.wait_idle();
     let reload = |text: &str| {
-        one.world.files.write("/tidegate.toml", &operated(text));
-        one.world.operation.reload("SIGHUP").unwrap();
+        one.world.reload("SIGHUP", &operated(text));
     };
     let own = route(&[&one.back], "limit = 2");
     reload(&own.replace("route.shop", "route.cart"));
@@ -354,7 +348,7 @@ fn a_route_without_a_breaker_is_not_forced_closed() {
     let one = One::new("");
     let refused = one.order("close");
     assert_eq!(refused.status(), "422", "{refused:?}");
-    assert!(refused.body.contains("has no breaker"), "{}", refused.body);
+    has(&refused.body, ["has no breaker"]);
     assert_eq!(one.order("open").status(), "200");
     assert_eq!(one.order("close").status(), "422");
     assert!(one.is_refused("breaker"), "it is forced open still");
@@ -373,8 +367,7 @@ fn an_order_for_a_breaker_goes_with_its_route() {
         assert_eq!(one.world.change(&line, "").status(), "200", "{key}");
     }
     let reload = |text: &str| {
-        one.world.files.write("/tidegate.toml", &operated(text));
-        one.world.operation.reload("SIGHUP").unwrap();
+        one.world.reload("SIGHUP", &operated(text));
         one.world.parts.properties.names()
     };
     // The tunnel goes, then the route.
@@ -410,7 +403,7 @@ fn during_a_reload_nothing_is_set() {
         begun.wait();
         let busy = one.put("limit.max", "3");
         assert_eq!(busy.status(), "409");
-        assert!(busy.body.contains("a reload is in progress"), "{busy:?}");
+        has(&busy.body, ["a reload is in progress"]);
         go_on.open();
         reload.join().unwrap().unwrap();
     });

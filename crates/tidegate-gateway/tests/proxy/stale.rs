@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tidegate::loops::EventLoop;
 
+use tidegate_testkit::begins;
+
 use crate::*;
 
 const POST: &str = "POST /pay HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\n\r\n";
@@ -39,7 +41,7 @@ fn a_request_that_is_sent_elsewhere_is_not_sent_on_the_old_connection() {
         let fixture = Fixture::on_sockets(&route(&[&back], settings));
         let (mut client, mut server) = interrupt(&fixture, &back, POST, end);
         let request = back.accept().serve(OK_CLOSE);
-        assert!(request.head.starts_with("POST /pay "), "{}", request.head);
+        begins(&request.head, "POST /pay ");
         assert_eq!(client.message().body, "ok");
         assert_eq!(server.rest(), "");
         assert_eq!(fixture.total(Event::Failure), 0);
@@ -81,9 +83,7 @@ fn a_body_that_was_read_is_sent_elsewhere_too() {
             assert_eq!(old.rest(), "");
             assert_eq!(fixture.total(Event::Failure), 0);
             // Both connections are used again.
-            client.write(GET);
-            server.serve(OK);
-            assert_eq!(client.message().body, "ok");
+            client.ask(&mut server);
             fixture.wait_idle();
         }
     }
@@ -104,12 +104,10 @@ fn a_long_body_of_which_a_part_was_read_is_not_sent_elsewhere() {
 
 #[test]
 fn an_upload_that_is_given_up_resets_its_connection() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "timeout = \"2s\"");
+    let (back, fixture) = Fixture::of("timeout = \"2s\"");
     let mut client =
         fixture.send("PUT /a HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 9\r\n\r\npart");
-    let mut server = back.accept();
-    server.head();
+    let mut server = back.accept_head();
     assert_eq!(server.bytes(4), "part");
     fixture.clock.advance(Duration::from_secs(3));
     assert_eq!(client.message().status(), "408");
@@ -137,8 +135,7 @@ fn close_each(home: &EventLoop, back: Arc<Listener>, closed: Arc<AtomicU32>) {
 #[test]
 fn a_new_connection_that_ends_at_once_is_replaced_once() {
     for (settings, most) in [("", 2), ("retry = 1", 4)] {
-        let back = Upstream::new();
-        let fixture = Fixture::with_route(&[&back], settings);
+        let (back, fixture) = Fixture::of(settings);
         let (listener, closed) = (Arc::new(back.0), Arc::<AtomicU32>::default());
         let home = fixture.group.loops().next();
         close_each(home, Arc::clone(&listener), Arc::clone(&closed));

@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 use tidegate_net::Server;
 use tidegate_net::internal::LocalNetwork;
 
+use tidegate_testkit::has;
+
 use crate::loaded::serve_all;
 use crate::steps::spawn;
 use crate::*;
@@ -173,7 +175,5 @@ fn a_program_without_descriptors_refuses_requests_and_says_so() {
     let reason = refused.field("Tidegate-Refused");
     assert_eq!(reason, Some("descriptors shop"), "{refused:?}");
     let line = starved.logs("descriptors");
-    for part in ["\"outcome\":\"refused\"", "\"attempts\":1,"] {
-        assert!(line.contains(part), "{line}");
-    }
+    has(&line, ["\"outcome\":\"refused\"", "\"attempts\":1,"]);
 }

@@ -36,8 +36,7 @@ pub(crate) fn with_other(back: &Upstream, other: &Upstream, settings: &str) -> S
 
 /// Sends a request that is served. Returns both ends, which are used by the next one.
 pub(crate) fn serve_first(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
+    let (mut client, mut server) = fixture.reach(GET, back);
     server.serve(OK);
     assert_eq!(client.message().body, "ok");
     (client, server)

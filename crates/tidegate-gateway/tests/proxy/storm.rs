@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use tidegate_testkit::{Rng, model, short_or_long};
+use tidegate_testkit::{Rng, begins, model, short_or_long};
 
 use crate::operation::{World, operated};
 use crate::*;
@@ -213,7 +213,7 @@ fn client(address: &str, numbers: &AtomicU64, rng: &mut Rng) -> Told {
         && peer.0.write_all(LAST.as_bytes()).is_ok()
         && let Some(last) = read(&mut peer, |_| true)
     {
-        assert!(last.head.starts_with("HTTP/1.1 203 "), "{}", last.head);
+        begins(&last.head, "HTTP/1.1 203 ");
         assert_eq!(peer.rest(), "");
     }
     told
@@ -338,8 +338,7 @@ fn any(servers: &[SocketAddr], rng: &mut Rng) -> String {
 fn interfere(world: &World, servers: &[SocketAddr], rng: &mut Rng) {
     match rng.below(6) {
         0 | 1 => {
-            world.files.write("/tidegate.toml", &any(servers, rng));
-            world.operation.reload("storm").unwrap();
+            world.reload("storm", &any(servers, rng));
         }
         2 => {
             let server = servers[rng.index(SERVERS)].to_string();

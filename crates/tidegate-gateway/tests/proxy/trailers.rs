@@ -24,9 +24,7 @@ fn trailers_do_not_carry_what_the_head_may_not() {
             "[listen.http]\nat = \"127.0.0.1:0\"\n{trust}{}",
             route(&[&back], rewrite)
         ));
-        let mut client = world.send(POST);
-        let mut server = back.accept();
-        server.head();
+        let (mut client, mut server) = world.begin(POST, &back);
         let body = "1\r\na\r\n0\r\nChecksum: 7\r\n\r\n";
         assert_eq!(server.bytes(body.len()), body, "{trust}");
         server.write(ANSWER);
@@ -38,11 +36,8 @@ fn trailers_do_not_carry_what_the_head_may_not() {
 
 #[test]
 fn a_chunked_response_has_the_times_of_its_head_and_of_its_body() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "server_timing = true");
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
-    server.message();
+    let (back, fixture) = Fixture::of("server_timing = true");
+    let (mut client, mut server) = fixture.open(GET, &back);
     fixture.clock.advance(Duration::from_millis(20));
     server.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nb\r\n");
     let head = client.head();

@@ -8,6 +8,8 @@ use tidegate::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tidegate::tls::rustls::server::WebPkiClientVerifier;
 use tidegate::tls::rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
+use tidegate_testkit::has;
+
 use crate::operation::World;
 use crate::process::Program;
 use crate::secure::{Files, pass, told};
@@ -188,9 +190,7 @@ fn a_certificate_towards_servers_that_cannot_be_used_is_a_mistake_with_its_place
         assert_eq!(status, Some(1), "{said}");
         let place = format!("t.toml:6:{}: ", column(&text, setting));
         let setting = format!("upstream.back.tls.{setting}: ");
-        for part in [&*place, &*setting, message] {
-            assert!(said.contains(part), "{part}\n{said}");
-        }
+        has(&said, [&*place, &*setting, message]);
     };
     says("cert", "own.pem` cannot be used: No such file");
     files.write("own", "gateway.example");
@@ -231,8 +231,7 @@ fn a_server_that_is_silent_in_the_handshake_is_left_after_the_time_for_a_connect
     let text = upstream(&files, &back);
     let text = text.replace("max_in_flight", "connect_timeout = \"2s\"\nmax_in_flight");
     let fixture = Fixture::new(&text);
-    let mut client = fixture.send(GET);
-    let mut server = back.accept();
+    let (mut client, mut server) = fixture.reach(GET, &back);
     // The handshake has begun.
     server.0.read_exact(&mut [0]).unwrap();
     fixture.clock.advance(Duration::from_millis(2500));
@@ -258,8 +257,7 @@ fn the_roots_of_the_platform_are_trusted_towards_servers() {
             command.env("SSL_CERT_FILE", files.0.join(roots));
             command.env_remove("SSL_CERT_DIR");
         });
-        let mut client = Peer::new(TcpStream::connect(program.address()).unwrap());
-        client.write(GET);
+        let mut client = program.send(GET);
         let mut server = plain_accept(&back, &files);
         if status == "200" {
             request(&mut server);

@@ -2,6 +2,8 @@
 
 use tidegate::metrics::{Collect, Metric, MetricVisitor};
 
+use tidegate_testkit::begins;
+
 use crate::*;
 
 pub(crate) const ASK: &str = "GET /live HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -24,7 +26,7 @@ fn open_on(mut client: Peer, back: &Upstream) -> (Peer, Peer) {
     assert_eq!(request.field("sec-websocket-key"), Some("x"));
     server.write(ACCEPT);
     let response = client.head();
-    assert!(response.starts_with("HTTP/1.1 101 "), "{response}");
+    begins(&response, "HTTP/1.1 101 ");
     assert_eq!(field(&response, "upgrade"), Some("websocket"));
     assert_eq!(field(&response, "sec-websocket-accept"), Some("y"));
     (client, server)
@@ -32,8 +34,7 @@ fn open_on(mut client: Peer, back: &Upstream) -> (Peer, Peer) {
 
 #[test]
 fn bytes_pass_unchanged_in_both_directions() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
+    let (back, fixture) = Fixture::of("tunnel = {}");
     let (mut client, mut server) = open(&fixture, &back);
     for _ in 0..3 {
         client.write("ping");
@@ -52,11 +53,8 @@ fn bytes_pass_unchanged_in_both_directions() {
 
 #[test]
 fn bytes_right_behind_the_heads_are_not_lost() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
-    let mut client = fixture.send(&format!("{ASK}early"));
-    let mut server = back.accept();
-    server.message();
+    let (back, fixture) = Fixture::of("tunnel = {}");
+    let (mut client, mut server) = fixture.open(&format!("{ASK}early"), &back);
     server.write(&format!("{ACCEPT}first"));
     client.head();
     assert_eq!(client.bytes(5), "first");
@@ -65,15 +63,11 @@ fn bytes_right_behind_the_heads_are_not_lost() {
 
 #[test]
 fn a_tunnel_counts_apart_from_requests_and_has_its_own_limit() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "limit = 1\ntunnel = { max = 1 }");
+    let (back, fixture) = Fixture::of("limit = 1\ntunnel = { max = 1 }");
     let (client, server) = open(&fixture, &back);
-    let refused = fixture.send(ASK).message();
+    let refused = fixture.refusal(ASK, "limit shop");
     assert_eq!(refused.status(), "503");
-    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
-    let mut plain = fixture.send(GET);
-    back.accept().serve(OK_CLOSE);
-    assert_eq!(plain.message().body, "ok");
+    fixture.served_by(&back);
     tidegate_testkit::until("only the tunnel is open", || fixture.active() == 1);
     drop((client, server));
     fixture.wait_idle();
@@ -82,9 +76,8 @@ fn a_tunnel_counts_apart_from_requests_and_has_its_own_limit() {
 
 #[test]
 fn an_idle_tunnel_is_closed_and_a_busy_one_is_not() {
-    let back = Upstream::new();
     let settings = "timeout = \"1s\"\ntunnel = { idle = \"10s\" }";
-    let fixture = Fixture::with_route(&[&back], settings);
+    let (back, fixture) = Fixture::of(settings);
     let (mut client, mut server) = open(&fixture, &back);
     for _ in 0..3 {
         fixture.clock.advance(Duration::from_secs(7));
@@ -105,8 +98,7 @@ fn an_idle_tunnel_is_closed_and_a_busy_one_is_not() {
 
 #[test]
 fn if_one_side_is_closed_so_is_the_other() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
+    let (back, fixture) = Fixture::of("tunnel = {}");
     let (mut client, server) = open(&fixture, &back);
     drop(server);
     assert_eq!(client.rest(), "");
@@ -116,8 +108,7 @@ fn if_one_side_is_closed_so_is_the_other() {
 
 #[test]
 fn a_tunnel_outlives_a_new_configuration() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
+    let (back, fixture) = Fixture::of("tunnel = {}");
     let (mut client, mut server) = open(&fixture, &back);
     for round in 0..5 {
         let other = format!("[route.r{round}]\nrespond = 200\n");
@@ -141,8 +132,7 @@ fn a_tunnel_outlives_its_listener_and_the_deadline_of_drains() {
     let more = fixture.gateway.addresses()[1].1.clone();
     let mut idle = fixture.connect(&more);
     idle.write(GET);
-    back.accept().serve(OK_CLOSE);
-    assert_eq!(idle.message().body, "ok");
+    back.accept().serve_last(&mut idle);
     let (mut client, mut server) = open_on(fixture.connect(&more), &back);
     fixture.gateway.reload(config(&routes(""))).unwrap();
     assert_eq!(idle.rest(), "", "an idle connection ends");
@@ -189,23 +179,17 @@ impl MetricVisitor for OldConnections {
 
 #[test]
 fn a_server_that_refuses_the_upgrade_responds() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
-    let mut client = fixture.send(ASK);
-    let mut server = back.accept();
+    let (back, fixture) = Fixture::of("tunnel = {}");
+    let (mut client, mut server) = fixture.reach(ASK, &back);
     server.serve("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno");
-    let response = client.message();
-    assert_eq!((response.status(), response.body.as_str()), ("403", "no"));
+    client.gets("403", "no");
     // Both connections go on.
-    client.write(GET);
-    server.serve(OK);
-    assert_eq!(client.message().body, "ok");
+    client.ask(&mut server);
 }
 
 #[test]
 fn without_the_setting_an_upgrade_is_a_plain_request() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "");
+    let (back, fixture) = Fixture::of("");
     let mut client = fixture.send(ASK);
     let request = back.accept().serve(OK);
     assert_eq!(
@@ -224,12 +208,10 @@ fn connects(more: &str) -> String {
 
 #[test]
 fn connect_opens_a_tunnel_to_a_server_of_the_upstream_where_it_is_allowed() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], &connects("max = 1"));
-    let mut client = fixture.send(CONNECT);
-    let mut server = back.accept();
+    let (back, fixture) = Fixture::of(&connects("max = 1"));
+    let (mut client, mut server) = fixture.reach(CONNECT, &back);
     let response = client.head();
-    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+    begins(&response, "HTTP/1.1 200 ");
     client.write("ping");
     assert_eq!(
         server.bytes(4),
@@ -239,8 +221,7 @@ fn connect_opens_a_tunnel_to_a_server_of_the_upstream_where_it_is_allowed() {
     server.write("pong");
     assert_eq!(client.bytes(4), "pong");
     // A tunnel holds its place.
-    let refused = fixture.send(CONNECT).message();
-    assert_eq!(refused.field("tidegate-refused"), Some("limit shop"));
+    fixture.refusal(CONNECT, "limit shop");
     // No other host, and no other method.
     let other = CONNECT.replace("db.example", "other.example");
     assert_eq!(fixture.send(&other).message().status(), "405");
@@ -253,8 +234,7 @@ fn connect_opens_a_tunnel_to_a_server_of_the_upstream_where_it_is_allowed() {
 
 #[test]
 fn connect_to_a_server_that_is_gone_is_a_failure() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], &connects("max = 5"));
+    let (back, fixture) = Fixture::of(&connects("max = 5"));
     let _port = back.stop();
     let failed = fixture.send(CONNECT).message();
     assert_eq!(failed.status(), "502");
@@ -264,14 +244,12 @@ fn connect_to_a_server_that_is_gone_is_a_failure() {
 
 #[test]
 fn a_change_to_no_protocol_is_502() {
-    let back = Upstream::new();
-    let fixture = Fixture::with_route(&[&back], "tunnel = {}");
+    let (back, fixture) = Fixture::of("tunnel = {}");
     let mut client = fixture.send(ASK);
     back.accept()
         .serve("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n");
-    let response = client.message();
+    let response = client.failure("bad_response shop");
     assert_eq!(response.status(), "502");
-    assert_eq!(response.field("tidegate-failed"), Some("bad_response shop"));
     fixture.wait_idle();
 }
 
@@ -290,8 +268,7 @@ fn an_upgrade_that_is_not_allowed_is_a_plain_request() {
                 "Connection: Upgrade",
                 "Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: x",
             );
-            let mut client = fixture.send(&ask);
-            let mut server = back.accept();
+            let (mut client, mut server) = fixture.reach(&ask, &back);
             let request = server.serve(OK_CLOSE);
             for name in ["upgrade", "connection", "http2-settings"] {
                 assert_eq!(request.field(name), None, "{protocols}");
@@ -304,20 +281,18 @@ fn an_upgrade_that_is_not_allowed_is_a_plain_request() {
 
 #[test]
 fn only_the_protocols_that_are_allowed_are_passed_on() {
-    let back = Upstream::new();
     let settings = "tunnel = { protocols = [\"WebSocket\", \"echo/2\"] }";
-    let fixture = Fixture::with_route(&[&back], settings);
+    let (back, fixture) = Fixture::of(settings);
     let rows = [
         ("h2c, websocket", "websocket"),
         ("WEBSOCKET ,TLS/1.2,Echo/2, echo", "WEBSOCKET, Echo/2"),
     ];
     for (asked, passed) in rows {
-        let mut client = fixture.send(&ask_for(asked));
-        let mut server = back.accept();
+        let (mut client, mut server) = fixture.reach(&ask_for(asked), &back);
         assert_eq!(server.message().field("upgrade"), Some(passed));
         server.write(ACCEPT);
         let response = client.head();
-        assert!(response.starts_with("HTTP/1.1 101 "), "{response}");
+        begins(&response, "HTTP/1.1 101 ");
         client.write("ping");
         assert_eq!(server.bytes(4), "ping");
     }
@@ -326,13 +301,10 @@ fn only_the_protocols_that_are_allowed_are_passed_on() {
 
 #[test]
 fn a_change_to_a_protocol_that_was_not_passed_on_is_502() {
-    let back = Upstream::new();
     let settings = "tunnel = { protocols = [\"websocket\", \"echo\"] }";
-    let fixture = Fixture::with_route(&[&back], settings);
+    let (back, fixture) = Fixture::of(settings);
     for other in ["h2c", "echo", "websocket, h2c", "websocket\r\nUpgrade: h2c"] {
-        let mut client = fixture.send(&ask_for("websocket, h2c"));
-        let mut server = back.accept();
-        server.message();
+        let (mut client, mut server) = fixture.open(&ask_for("websocket, h2c"), &back);
         server.write(&ACCEPT.replace("Upgrade: websocket", &format!("Upgrade: {other}")));
         let response = client.message();
         assert_eq!(response.status(), "502", "{other}");

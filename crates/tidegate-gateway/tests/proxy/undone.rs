@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use tidegate::isolate::Properties;
 use tidegate_gateway::Parts;
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Gate, begins, has};
 
 use crate::moves::port;
 use crate::secure::Files;
@@ -59,7 +59,7 @@ fn a_reload_that_fails_at_a_listener_changes_no_command() {
         .concat()
     };
     let why = fixture.gateway.reload(at(&all, &others(3))).unwrap_err();
-    assert!(why.to_string().contains("in use"), "{why}");
+    has(why.to_string(), ["in use"]);
     assert_eq!(settings(&fixture.isolation), before);
     drop(foreign);
     fixture.gateway.reload(at(&all, &others(4))).unwrap();
@@ -103,7 +103,7 @@ fn a_reload_that_fails_at_a_command_changes_no_other() {
         .concat()
     };
     let why = gateway.reload(at("127.0.0.1:0", &others(7))).unwrap_err();
-    assert!(why.to_string().starts_with("route.z: "), "{why}");
+    begins(why.to_string(), "route.z: ");
     assert_eq!(settings(&isolation), before);
     properties.remove(strategy).unwrap();
     gateway.reload(at("127.0.0.1:0", &others(8))).unwrap();
@@ -149,7 +149,7 @@ fn a_drain_that_begins_while_files_are_read_changes_nothing_of_them() {
         let drained = gateway.drain(Duration::from_secs(60), Duration::ZERO);
         go_on.open();
         let why = reload.join().unwrap().unwrap_err().to_string();
-        assert!(why.contains("ending"), "{why}");
+        has(&why, ["ending"]);
         drained
     });
     assert_eq!(settings(&isolation), before);
