@@ -83,8 +83,7 @@ impl CommandConfig {
     ///
     /// Returns which property of which key is invalid, and why.
     pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
-        let wrong =
-            |property: &str, reason: &str| Err(ConfigError::new(key.as_str(), property, 0, reason));
+        let wrong = |property: &str, reason: &str| Err(ConfigError::new(key, property, 0, reason));
         if self.timeout == Some(Duration::ZERO) {
             let property = "execution.isolation.thread.timeoutInMilliseconds";
             let reason = "every call would time out; to have no timeout, set \

@@ -89,6 +89,12 @@ impl From<String> for Key {
     }
 }
 
+impl From<&Key> for String {
+    fn from(key: &Key) -> Self {
+        key.as_str().to_owned()
+    }
+}
+
 impl From<&Key> for Key {
     fn from(key: &Key) -> Self {
         key.clone()

@@ -15,7 +15,7 @@
 //!
 //! Wrappers go around a call and nest in any order: retries within a budget ([`Retry`]), second
 //! attempts next to slow ones ([`Hedge`]), a run that equal calls of a request share
-//! ([`RequestCache`]), a rate limit ([`RateLimit`]). Also: calls without a closure ([`Entry`]),
+//! ([`Call::cache_key`]), a rate limit ([`RateLimit`]). Also: calls without a closure ([`Entry`]),
 //! batches ([`Collapser`]), hooks and listeners ([`IsolationBuilder`]), properties with the names
 //! of Hystrix ([`Properties`]) and plain snapshots ([`CommandSnapshot`], [`PoolSnapshot`]).
 //!
@@ -119,8 +119,7 @@ mod tests;
 mod wrap;
 
 pub use self::breaker::{
-    BreakerConfig, BreakerMode, BreakerOpenError, BreakerState, BreakerTransition, BreakerWindow,
-    CircuitBreaker, Pass,
+    BreakerConfig, BreakerMode, BreakerState, BreakerTransition, BreakerWindow,
 };
 pub use self::bulkhead::{
     AdaptiveLimit, Bulkhead, ConcurrencyStrategy, Criticality, LimitAlgorithm, LimitMove,
@@ -147,6 +146,6 @@ pub use self::request::{
     Entered, InContext, LogEntry, MOST_LOGGED, NoContextError, RequestContext, RequestVariable,
 };
 #[cfg(feature = "wrappers")]
-pub use self::wrap::{Attempts, Hedge, RateLimit, RequestCache, Retry, RetryBudget};
+pub use self::wrap::{Attempts, Hedge, RateLimit, Retry, RetryBudget};
 pub use tidegate_core::permits::{Permit, PermitRef, Permits};
 pub use tidegate_pool::Growth;

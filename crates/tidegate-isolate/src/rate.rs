@@ -42,8 +42,7 @@ impl RateConfig {
     ///
     /// Returns which property is invalid, and why.
     pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
-        let wrong =
-            |property: &str, reason: &str| Err(ConfigError::new(key.as_str(), property, 0, reason));
+        let wrong = |property: &str, reason: &str| Err(ConfigError::new(key, property, 0, reason));
         let refill = self.interval().checked_mul(u64::from(self.burst));
         match self {
             Self { calls: 0, .. } => wrong("rate.calls", "nothing would ever run"),
@@ -51,7 +50,7 @@ impl RateConfig {
                 if as_nanos(*per) / u64::from(*calls) == 0 && !per.is_zero() =>
             {
                 let reason = "at most one call in a nanosecond can be distinguished";
-                Err(ConfigError::new(key.as_str(), "rate.calls", calls, reason))
+                Err(ConfigError::new(key, "rate.calls", calls, reason))
             }
             Self { burst: 0, .. } => wrong("rate.burst", "one call at least must fit"),
             Self { per, .. } if per.is_zero() => wrong("rate.per", "a rate needs a time"),
@@ -59,7 +58,7 @@ impl RateConfig {
                 let reason = "the burst must be available again within 292 years; shorten the \
                               period, or lower the burst";
                 let per = format!("{per:?}");
-                Err(ConfigError::new(key.as_str(), "rate.per", per, reason))
+                Err(ConfigError::new(key, "rate.per", per, reason))
             }
             _ => Ok(()),
         }

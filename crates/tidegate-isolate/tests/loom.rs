@@ -18,6 +18,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use tidegate_core::permits::Permits;
+use tidegate_isolate::BreakerState;
 use tidegate_isolate::internal::{BreakerWord, CallWord, EndCause, EntryWord, WorkState};
 
 #[path = "loom/entries.rs"]
@@ -291,9 +292,9 @@ fn one_of_two_verdicts_counts() {
     });
 }
 
-const CLOSED: u8 = 0;
-const OPEN: u8 = 1;
-const HALF_OPEN: u8 = 2;
+const CLOSED: BreakerState = BreakerState::Closed;
+const OPEN: BreakerState = BreakerState::Open;
+const HALF_OPEN: BreakerState = BreakerState::HalfOpen;
 
 /// Two calls find that the sleep is over: one becomes the probe, and a call that sees the breaker
 /// open also sees the data that was written when it opened.
@@ -347,7 +348,7 @@ fn the_verdict_of_a_probe_counts_in_its_own_phase_only() {
         };
         let straggler = {
             let word = StdArc::clone(&word);
-            thread::spawn(move || word.is_in(old.number()) || word.change(old, CLOSED).is_some())
+            thread::spawn(move || word.get() == old || word.change(old, CLOSED).is_some())
         };
         let given_up = word.change(probe, OPEN).is_some();
         let succeeded = succeeds.join().expect("it does not panic");

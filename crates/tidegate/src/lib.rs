@@ -417,8 +417,7 @@ pub mod isolate {
     #[cfg(feature = "wrappers")]
     #[doc(inline)]
     pub use tidegate_isolate::{
-        Attempts, Collapser, CollapserConfig, CollapserScope, Hedge, RateLimit, RequestCache,
-        Retry, RetryBudget,
+        Attempts, Collapser, CollapserConfig, CollapserScope, Hedge, RateLimit, Retry, RetryBudget,
     };
 }
 

@@ -1,7 +1,7 @@
 //! The circuit breaker of one dependency: its parts, its settings and its statistics.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate_core::OnUnhandled;
@@ -10,36 +10,17 @@ use tidegate_core::internal::as_nanos;
 use super::config::{BreakerConfig, BreakerMode};
 use super::core::Core;
 use super::health::Health;
-use super::state::{BreakerTransition, OnTransition, StateWord};
+use super::state::OnTransition;
+use super::word::BreakerWord;
 use crate::error::ConfigError;
 use crate::key::Key;
 use crate::lock::lock;
 
 /// A circuit breaker in front of one dependency. Methods that depend on time receive it as an
 /// argument.
-///
-/// ```
-/// use std::time::Duration;
-/// use tidegate_isolate::{BreakerConfig, BreakerState, BreakerWindow, CircuitBreaker};
-///
-/// let config = BreakerConfig {
-///     window: BreakerWindow::Count(10),
-///     min_calls: 2,
-///     ..BreakerConfig::default()
-/// };
-/// let breaker = CircuitBreaker::new("prices", config)?;
-/// for now in [1, 2] {
-///     breaker.try_pass(now).expect("it is closed").failure(now, Duration::ZERO);
-/// }
-/// assert_eq!(breaker.state(3), BreakerState::Open);
-/// let open = breaker.try_pass(2).unwrap_err();
-/// assert!(open.retry_after > Some(Duration::from_secs(5)));
-/// assert_eq!(open.to_string(), "the breaker is open, try again in 5s");
-/// # Ok::<(), tidegate_isolate::ConfigError>(())
-/// ```
-pub struct CircuitBreaker {
+pub(crate) struct CircuitBreaker {
     pub(super) key: Key,
-    pub(super) word: StateWord,
+    pub(super) word: BreakerWord,
     pub(super) mode: AtomicU8,
     pub(super) health: Health,
     /// The end of the sleep: an open breaker lets the first probe through after this nanosecond.
@@ -61,21 +42,16 @@ impl CircuitBreaker {
     /// # Errors
     ///
     /// Returns which setting is invalid, and why.
-    pub fn new(key: impl Into<Key>, config: BreakerConfig) -> Result<Self, ConfigError> {
-        Self::with_listeners(key, config, Vec::new(), OnUnhandled::default())
-    }
-
-    pub(crate) fn with_listeners(
-        key: impl Into<Key>,
+    pub(crate) fn new(
+        key: &Key,
         config: BreakerConfig,
         listeners: Vec<OnTransition>,
         unhandled: OnUnhandled,
     ) -> Result<Self, ConfigError> {
-        let key = key.into();
-        config.validate(&key)?;
+        config.validate(key)?;
         Ok(Self {
-            key,
-            word: StateWord::default(),
+            key: key.clone(),
+            word: BreakerWord::default(),
             mode: AtomicU8::new(config.mode as u8),
             health: Health::new(config.window),
             denied_until: AtomicU64::new(0),
@@ -93,17 +69,8 @@ impl CircuitBreaker {
         self.lock().since = now;
     }
 
-    /// Calls `listen` at every change of state, on the thread whose call caused it.
-    pub fn on_transition(
-        mut self,
-        listen: impl Fn(&BreakerTransition) + Send + Sync + 'static,
-    ) -> Self {
-        self.listeners.push(Arc::new(listen));
-        self
-    }
-
     /// Returns how the breaker applies its state to calls.
-    pub fn mode(&self) -> BreakerMode {
+    pub(crate) fn mode(&self) -> BreakerMode {
         match self.mode.load(Ordering::Relaxed) {
             1 => BreakerMode::MetricsOnly,
             2 => BreakerMode::Disabled,
@@ -114,13 +81,13 @@ impl CircuitBreaker {
     }
 
     /// Returns how often each state was entered: closed, open, half open, ramping.
-    pub fn transitions(&self) -> [u64; 4] {
+    pub(crate) fn transitions(&self) -> [u64; 4] {
         self.lock().entered
     }
 
     /// Returns how long the breaker was in each state until `now`: closed, open, half open,
     /// ramping. A new breaker counts as closed since time zero of its clock.
-    pub fn time_in_states(&self, now: u64) -> [Duration; 4] {
+    pub(crate) fn time_in_states(&self, now: u64) -> [Duration; 4] {
         let core = self.lock();
         let mut times = core.times;
         let state = self.word.get().state() as usize;
@@ -133,18 +100,13 @@ impl CircuitBreaker {
     /// # Errors
     ///
     /// Returns which setting is invalid; the old settings stay in force.
-    pub fn configure(&self, config: BreakerConfig) -> Result<(), ConfigError> {
+    pub(crate) fn configure(&self, config: BreakerConfig) -> Result<(), ConfigError> {
         config.validate(&self.key)?;
         let mut core = self.lock();
         if core.config.window != config.window {
             let value = config.window;
             let reason = "the window is fixed for the life of the breaker";
-            return Err(ConfigError::new(
-                &*self.key,
-                "breaker.window",
-                value,
-                reason,
-            ));
+            return Err(ConfigError::new(&self.key, "breaker.window", value, reason));
         }
         self.mode.store(config.mode as u8, Ordering::Relaxed);
         let slow = config.slow_call.map_or(u64::MAX, as_nanos);
@@ -158,20 +120,9 @@ impl CircuitBreaker {
         Ok(())
     }
 
-    /// Returns the settings in force.
-    pub fn config(&self) -> BreakerConfig {
-        self.lock().config.clone()
-    }
-
     /// Returns `true` if a call that a full bulkhead rejects counts as failed.
     pub(crate) fn counts_rejections(&self) -> bool {
         self.counts_rejections.load(Ordering::Relaxed)
-    }
-
-    /// Returns the numbers of calls, failed calls and slow calls in the window.
-    pub fn counts(&self, now: u64) -> (u64, u64, u64) {
-        let reading = self.health.reading(now);
-        (reading.total, reading.errors, reading.slow)
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Core> {

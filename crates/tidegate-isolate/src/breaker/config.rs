@@ -104,7 +104,7 @@ impl BreakerConfig {
     /// Returns which property is invalid, and why.
     pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
         let wrong = |property: &str, value: String, reason: &str| {
-            Err(ConfigError::new(key.as_str(), property, value, reason))
+            Err(ConfigError::new(key, property, value, reason))
         };
         if let BreakerWindow::Time(window) = self.window
             && let Err((part, reason)) = window.check()

@@ -26,15 +26,15 @@ mod ticket;
 mod transitions;
 pub(crate) mod word;
 
-pub use self::circuit_breaker::CircuitBreaker;
+pub(crate) use self::circuit_breaker::CircuitBreaker;
 pub use self::config::{BreakerConfig, BreakerMode, BreakerWindow};
 pub(crate) use self::config::{PROBE_LIMIT, PROBES, RAMP, SUCCESSES};
-pub use self::pass::Pass;
 pub use self::state::{BreakerState, BreakerTransition};
-pub use self::ticket::BreakerOpenError;
 
 pub(crate) use self::state::OnTransition;
-pub(crate) use self::ticket::{Settlement, Ticket};
+pub(crate) use self::ticket::{BreakerOpenError, Settlement, Ticket};
 
+#[cfg(test)]
+mod model_tests;
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,6 @@
 
 use std::sync::Arc;
 
-use super::word::{BreakerWord, Phase};
 use crate::key::Key;
 
 /// The state of a breaker.
@@ -48,12 +47,22 @@ impl BreakerState {
         matches!(self, Self::Open | Self::HalfOpen)
     }
 
-    /// Returns the state as one word, for events.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) const ALL: [Self; 4] = [Self::Closed, Self::Open, Self::HalfOpen, Self::Ramping];
+
+    /// Returns the state as one word, for events and labels.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::HalfOpen => "half_open",
+            other => other.words(),
+        }
+    }
+
+    /// Returns the state in words, for readers.
+    pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::Open => "open",
-            Self::HalfOpen => "half_open",
+            Self::HalfOpen => "half open",
             Self::Ramping => "ramping",
         }
     }
@@ -75,57 +84,3 @@ pub struct BreakerTransition {
 
 /// A listener that is called at every transition of a breaker.
 pub(crate) type OnTransition = Arc<dyn Fn(&BreakerTransition) + Send + Sync>;
-
-/// The word that calls read; transitions are made under the breaker's lock.
-#[derive(Debug, Default)]
-pub(crate) struct StateWord(BreakerWord);
-
-/// A state and its generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Word(Phase);
-
-impl Word {
-    #[inline]
-    pub(crate) fn state(self) -> BreakerState {
-        match self.0.state() {
-            0 => BreakerState::Closed,
-            1 => BreakerState::Open,
-            2 => BreakerState::HalfOpen,
-            _ => BreakerState::Ramping,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn is_closed(self) -> bool {
-        self.0.state() == BreakerState::Closed as u8
-    }
-
-    #[inline]
-    pub(crate) fn generation(self) -> u64 {
-        self.0.number()
-    }
-}
-
-impl StateWord {
-    #[inline]
-    pub(crate) fn get(&self) -> Word {
-        Word(self.0.get())
-    }
-
-    /// Returns `true` if a window has closed that was not judged yet.
-    #[inline]
-    pub(crate) fn is_due(&self, now: u64) -> bool {
-        self.0.is_due(now)
-    }
-
-    /// Judges with `decide`, which may make transitions. The next judgement is due at `next`.
-    pub(crate) fn judge<R>(&self, next: u64, decide: impl FnOnce() -> R) -> R {
-        self.0.judge(next, decide)
-    }
-
-    /// Makes a transition. Called only under the breaker's lock, so no other thread makes one.
-    pub(crate) fn go(&self, state: BreakerState) {
-        let changed = self.0.change(self.0.get(), state as u8);
-        debug_assert!(changed.is_some(), "edges are taken under the lock");
-    }
-}

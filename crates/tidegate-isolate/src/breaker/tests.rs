@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::OnUnhandled;
+use tidegate_core::internal::as_nanos;
+
 use super::*;
 use crate::metrics::WindowConfig;
 
@@ -19,8 +22,68 @@ fn quick() -> BreakerConfig {
     }
 }
 
-fn breaker(config: BreakerConfig) -> CircuitBreaker {
-    CircuitBreaker::new("dep", config).unwrap()
+pub(super) fn breaker(config: BreakerConfig) -> CircuitBreaker {
+    CircuitBreaker::new(&"dep".into(), config, Vec::new(), OnUnhandled::default()).unwrap()
+}
+
+impl CircuitBreaker {
+    pub(super) fn try_pass(&self, now: u64) -> Result<Pass<'_>, BreakerOpenError> {
+        let ticket = self.try_ticket(now)?;
+        Ok(Pass {
+            of: self,
+            ticket: Some(ticket),
+            now,
+        })
+    }
+
+    /// Returns the calls of the window, and how many failed and were slow.
+    fn counts(&self, now: u64) -> (u64, u64, u64) {
+        let reading = self.health.reading(now);
+        (reading.total, reading.errors, reading.slow)
+    }
+}
+
+/// A call that passed. A probe that is dropped opens the breaker again.
+#[must_use = "dropping a probe opens the breaker again"]
+#[derive(Debug)]
+pub(super) struct Pass<'a> {
+    of: &'a CircuitBreaker,
+    ticket: Option<Ticket>,
+    now: u64,
+}
+
+impl Pass<'_> {
+    pub(super) fn success(self, now: u64, took: Duration) {
+        self.settle(Settlement::Success, now, took);
+    }
+
+    pub(super) fn failure(self, now: u64, took: Duration) {
+        self.settle(Settlement::Failure, now, took);
+    }
+
+    pub(super) fn ignore(self, now: u64) {
+        self.settle(Settlement::Ignored, now, Duration::ZERO);
+    }
+
+    pub(super) fn is_probe(&self) -> bool {
+        self.ticket.is_some_and(|ticket| ticket.is_probe)
+    }
+
+    fn settle(mut self, settlement: Settlement, now: u64, took: Duration) {
+        if let Some(ticket) = self.ticket.take() {
+            self.of.settle(ticket, settlement, now, as_nanos(took));
+        }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            // The time of the drop is unknown, so the sleep counts from the time at which the call
+            // passed.
+            self.of.settle(ticket, Settlement::Dropped, self.now, 0);
+        }
+    }
 }
 
 fn fail(breaker: &CircuitBreaker, now: u64) {
@@ -72,21 +135,19 @@ fn a_pause_does_not_hide_a_trip() {
     let breaker = breaker(BreakerConfig::default());
     (0..20).for_each(|_| fail(&breaker, 0));
     // Judged only now, but open since the first bucket closed: the sleep ends at 5.5 s.
-    assert!(!breaker.would_allow(5_500 * MS));
-    assert!(breaker.would_allow(5_500 * MS + 1));
-    assert!(breaker.try_pass(20_000 * MS).unwrap().is_probe());
+    assert!(breaker.try_pass(5_500 * MS).is_err());
+    assert!(breaker.try_pass(5_500 * MS + 1).unwrap().is_probe());
 }
 
 #[test]
 fn denies_until_the_sleep_is_over_then_lets_one_probe_through() {
     let breaker = tripped(quick(), 0);
     let open = breaker.try_pass(SLEEP).unwrap_err();
-    assert_eq!(open.retry_after, Some(Duration::from_nanos(1)), "{open}");
+    assert_eq!(open.retry_after, Some(Duration::from_nanos(1)));
     let probe = breaker.try_pass(SLEEP + 1).unwrap();
     assert!(probe.is_probe());
     assert_eq!(breaker.state(SLEEP + 1), BreakerState::HalfOpen);
     assert!(breaker.try_pass(SLEEP + 2).is_err() && breaker.is_open(SLEEP + 2));
-    assert!(!breaker.would_allow(SLEEP + 2));
     probe.success(SLEEP + 3, Duration::ZERO);
     assert_eq!(breaker.state(SLEEP + 3), BreakerState::Closed);
     assert_eq!(
@@ -177,24 +238,6 @@ fn a_probe_that_takes_too_long_opens_again() {
     assert_eq!(breaker.state(SLEEP + 2_000 * MS), BreakerState::Open);
     probe.success(SLEEP + 3_000 * MS, Duration::ZERO);
     assert_eq!(breaker.state(SLEEP + 3_000 * MS), BreakerState::Open);
-}
-
-#[test]
-fn a_caller_that_only_asks_opens_a_breaker_whose_probe_is_lost() {
-    let config = BreakerConfig {
-        probe_limit: Duration::from_secs(1),
-        ..quick()
-    };
-    let breaker = tripped(config, 0);
-    std::mem::forget(breaker.try_pass(SLEEP + 1).unwrap());
-    assert!(!breaker.would_allow(SLEEP + 2), "the probe is out");
-    let late = SLEEP + 1_000 * MS + 2;
-    assert!(!breaker.would_allow(late), "a call would be denied");
-    assert_eq!(breaker.state(late), BreakerState::Open);
-    assert!(
-        breaker.would_allow(late + SLEEP + 1),
-        "time for a new probe"
-    );
 }
 
 #[test]
@@ -292,7 +335,7 @@ fn forced_open_beats_forced_closed_beats_the_state() {
             .unwrap()
     };
     force(BreakerMode::ForcedClosed);
-    assert!(!breaker.is_open(1) && breaker.try_pass(1).is_ok() && breaker.would_allow(1));
+    assert!(!breaker.is_open(1) && breaker.try_pass(1).is_ok());
     assert_eq!(
         breaker.state(1),
         BreakerState::Open,
@@ -302,7 +345,6 @@ fn forced_open_beats_forced_closed_beats_the_state() {
     assert!(breaker.try_pass(1).is_err(), "removing the force may deny");
     force(BreakerMode::ForcedOpen);
     assert!(breaker.is_open(SLEEP * 2) && breaker.try_pass(SLEEP * 2).is_err());
-    assert!(!breaker.would_allow(SLEEP * 2));
 }
 
 #[test]
@@ -336,9 +378,11 @@ fn metrics_only_goes_through_its_states_and_denies_nothing() {
 fn changes_are_reported_in_order_with_their_time() {
     let notified = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&notified);
-    let breaker = breaker(quick())
-        .on_transition(|_| panic!("on purpose"))
-        .on_transition(move |change| tell.lock().unwrap().push((change.to, change.at_nanos)));
+    let mut breaker = breaker(quick());
+    breaker.listeners = vec![
+        Arc::new(|_| panic!("on purpose")),
+        Arc::new(move |change| tell.lock().unwrap().push((change.to, change.at_nanos))),
+    ];
     fail(&breaker, 7);
     fail(&breaker, 8);
     succeed(&breaker, 9 + SLEEP);
@@ -362,78 +406,25 @@ fn changes_are_reported_in_order_with_their_time() {
 #[test]
 fn bad_settings_name_the_property_and_the_old_ones_stay() {
     let breaker = breaker(quick());
-    for (config, property) in [
+    type Change = fn(&mut BreakerConfig);
+    let wrong: [(Change, &str); 10] = [
+        (|c| c.min_calls = 0, "requestVolumeThreshold"),
+        (|c| c.error_percent = 0, "errorThresholdPercentage"),
+        (|c| c.slow_percent = 101, "slow_percent"),
+        (|c| c.sleep_factor = 0.5, "sleep_factor"),
+        (|c| c.sleep_factor = f64::NAN, "sleep_factor"),
+        (|c| c.probes = 0, "probes.maxConcurrentRequests"),
+        (|c| c.successes = 0, "probes.requiredSuccesses"),
         (
-            BreakerConfig {
-                min_calls: 0,
-                ..quick()
-            },
-            "requestVolumeThreshold",
-        ),
-        (
-            BreakerConfig {
-                error_percent: 0,
-                ..quick()
-            },
-            "errorThresholdPercentage",
-        ),
-        (
-            BreakerConfig {
-                slow_percent: 101,
-                ..quick()
-            },
-            "slow_percent",
-        ),
-        (
-            BreakerConfig {
-                sleep_factor: 0.5,
-                ..quick()
-            },
-            "sleep_factor",
-        ),
-        (
-            BreakerConfig {
-                sleep_factor: f64::NAN,
-                ..quick()
-            },
-            "sleep_factor",
-        ),
-        (
-            BreakerConfig {
-                probes: 0,
-                ..quick()
-            },
-            "probes.maxConcurrentRequests",
-        ),
-        (
-            BreakerConfig {
-                successes: 0,
-                ..quick()
-            },
-            "probes.requiredSuccesses",
-        ),
-        (
-            BreakerConfig {
-                probe_limit: Duration::ZERO,
-                ..quick()
-            },
+            |c| c.probe_limit = Duration::ZERO,
             "probes.timeoutInMilliseconds",
         ),
-        (
-            BreakerConfig {
-                window: BreakerWindow::Count(0),
-                ..quick()
-            },
-            "window",
-        ),
-        (
-            BreakerConfig {
-                window: BreakerWindow::Count(11),
-                ..quick()
-            },
-            "window",
-        ),
-    ] {
+        (|c| c.window = BreakerWindow::Count(0), "window"),
+        (|c| c.window = BreakerWindow::Count(11), "window"),
+    ];
+    for (change, property) in wrong {
+        let mut config = quick();
+        change(&mut config);
         let error = breaker.configure(config).unwrap_err();
         assert!(error.property().contains(property), "{error}");
         assert_eq!(error.key(), "dep");
@@ -443,7 +434,7 @@ fn bad_settings_name_the_property_and_the_old_ones_stay() {
     let error = config.validate(&"k".into()).unwrap_err();
     let property = "metrics.healthSnapshot.intervalInMilliseconds";
     assert_eq!((error.key(), error.property()), ("k", property));
-    assert_eq!(breaker.config(), quick());
+    assert_eq!(breaker.lock().config, quick());
 }
 
 #[test]
@@ -454,9 +445,10 @@ fn a_reset_closes_the_breaker_from_every_state() {
     };
     let notified = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&notified);
-    let breaker = tripped(ramping, 0).on_transition(move |change| {
+    let mut breaker = tripped(ramping, 0);
+    breaker.listeners = vec![Arc::new(move |change| {
         note.lock().unwrap().push((change.from, change.to));
-    });
+    })];
     let now = SLEEP + 1;
     breaker.reset(1);
     assert_eq!(breaker.state(1), BreakerState::Closed, "from open");
@@ -578,7 +570,7 @@ fn times_at_the_end_of_time_do_not_overflow() {
         ..BreakerConfig::default()
     };
     let breaker = tripped_at_an_edge(config);
-    assert!(!breaker.would_allow(u64::MAX), "the sleep never ends");
+    assert!(breaker.try_pass(u64::MAX).is_err(), "the sleep never ends");
     assert_eq!(breaker.state(u64::MAX), BreakerState::Open);
     let times = breaker.time_in_states(u64::MAX);
     assert_eq!(

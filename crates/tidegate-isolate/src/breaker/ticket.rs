@@ -1,38 +1,15 @@
 //! The data that a call carries from its admission to its end: a ticket or a rejection, and a
 //! verdict.
 
-use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
-use crate::error::for_readers;
-
 /// The error of a call that the breaker denied because it is open.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct BreakerOpenError {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BreakerOpenError {
     /// The time after which a call may pass again, if that is known: the rest of the breaker's sleep,
     /// and one nanosecond more.
-    pub retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
 }
-
-impl fmt::Display for BreakerOpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the breaker is open{}", self.hint())
-    }
-}
-
-impl Error for BreakerOpenError {}
-
-impl BreakerOpenError {
-    fn hint(self) -> String {
-        let after = self.retry_after;
-        after.map_or_else(String::new, |after| {
-            format!(", try again in {:?}", for_readers(after))
-        })
-    }
-}
-
-tidegate_core::debug_as_display!(BreakerOpenError);
 
 /// The right of a call to pass, without a reference to its breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

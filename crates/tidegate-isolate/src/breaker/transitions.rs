@@ -132,24 +132,6 @@ impl CircuitBreaker {
         }
     }
 
-    /// Returns `true` if a half-open breaker would let a call pass as a probe. Opens a breaker whose
-    /// probes are late, as a call would, so that a caller which only asks does not wait for ever.
-    #[cold]
-    pub(super) fn has_room_for_a_probe(&self, now: u64) -> bool {
-        let mut core = self.lock();
-        if self.word.get().state() != BreakerState::HalfOpen {
-            // Another thread was faster. The next call finds out.
-            return self.word.get().is_closed();
-        }
-        if !core.probes_are_late(now) {
-            return core.has_probe();
-        }
-        let change = self.open(&mut core, now, true);
-        drop(core);
-        self.call_listeners(&[change]);
-        false
-    }
-
     /// Applies the verdict of a probe. A failed, slow or dropped probe opens the breaker again. An
     /// ignored one only makes room for the next probe. The verdict of a probe of an earlier
     /// half-open phase is ignored. The caller calls the listeners.
@@ -163,7 +145,7 @@ impl CircuitBreaker {
     ) -> Option<BreakerTransition> {
         let mut core = self.lock();
         let word = self.word.get();
-        if word.generation() != ticket.generation || word.state() != BreakerState::HalfOpen {
+        if word.number() != ticket.generation || word.state() != BreakerState::HalfOpen {
             return None;
         }
         core.probes_out -= 1;
@@ -188,7 +170,7 @@ impl CircuitBreaker {
 
     fn free(&self) -> Ticket {
         Ticket {
-            generation: self.word.get().generation(),
+            generation: self.word.get().number(),
             is_probe: false,
         }
     }
@@ -221,7 +203,7 @@ impl CircuitBreaker {
     /// assert_eq!((breaker.state(2), breaker.counts(2)), (BreakerState::Closed, (0, 0, 0)));
     /// # Ok::<(), tidegate_isolate::ConfigError>(())
     /// ```
-    pub fn reset(&self, now: u64) {
+    pub(crate) fn reset(&self, now: u64) {
         let mut core = self.lock();
         self.restart(&mut core, now);
         core.relapses = 0;
@@ -229,7 +211,7 @@ impl CircuitBreaker {
         let change = match self.word.get().state() {
             BreakerState::Closed => {
                 // A new generation: the calls in flight are those of before.
-                self.word.go(BreakerState::Closed);
+                self.change_to(BreakerState::Closed);
                 None
             }
             _ => Some(self.go(&mut core, BreakerState::Closed, now)),
@@ -281,13 +263,19 @@ impl CircuitBreaker {
         core.times[from as usize] += since - core.since;
         core.entered[to as usize] += 1;
         core.since = since;
-        self.word.go(to);
+        self.change_to(to);
         BreakerTransition {
             key: self.key.clone(),
             from,
             to,
             at_nanos: at,
         }
+    }
+
+    /// Begins a phase. Called only under the breaker's lock, so no other thread does.
+    fn change_to(&self, state: BreakerState) {
+        let changed = self.word.change(self.word.get(), state);
+        debug_assert!(changed.is_some(), "edges are taken under the lock");
     }
 
     /// Reports the changes and calls the listeners, one after the other. A listener that panics is

@@ -12,17 +12,24 @@
 
 use tidegate_core::internal::prim::{AtomicU64, Ordering};
 
+use super::state::BreakerState;
+
 const STATE: u64 = 3;
 
-/// A state, 0 to 3, and the number of its phase.
+/// A state and the number of its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase(u64);
 
 impl Phase {
     /// Returns the state.
     #[inline]
-    pub fn state(self) -> u8 {
-        (self.0 & STATE) as u8
+    pub fn state(self) -> BreakerState {
+        match self.0 & STATE {
+            0 => BreakerState::Closed,
+            1 => BreakerState::Open,
+            2 => BreakerState::HalfOpen,
+            _ => BreakerState::Ramping,
+        }
     }
 
     /// Returns the number of state changes before this phase.
@@ -32,17 +39,18 @@ impl Phase {
     }
 }
 
-/// The atomic words of a breaker. The first phase has state 0.
+/// The atomic words of a breaker. In its first phase it is closed.
 ///
 /// ```
+/// use tidegate_isolate::BreakerState;
 /// use tidegate_isolate::internal::BreakerWord;
 ///
 /// let word = BreakerWord::default();
 /// let closed = word.get();
-/// let open = word.change(closed, 1).expect("no other thread changed it");
-/// assert_eq!((open.state(), open.number()), (1, 1));
-/// assert_eq!(word.change(closed, 2), None, "that phase is over");
-/// assert!(word.is_in(open.number()) && !word.is_in(closed.number()));
+/// let open = word.change(closed, BreakerState::Open).expect("no other thread changed it");
+/// assert_eq!((open.state(), open.number()), (BreakerState::Open, 1));
+/// assert_eq!(word.change(closed, BreakerState::HalfOpen), None, "that phase is over");
+/// assert_eq!(word.get(), open);
 /// ```
 #[derive(Debug, Default)]
 pub struct BreakerWord {
@@ -60,16 +68,10 @@ impl BreakerWord {
         Phase(self.phase.load(Ordering::Acquire))
     }
 
-    /// Returns `true` if the phase with this number is the current one.
-    #[inline]
-    pub fn is_in(&self, number: u64) -> bool {
-        self.get().number() == number
-    }
-
     /// Ends the phase `from` and begins a phase of state `to`. Returns `None` if `from` has already
     /// ended, so of several threads that want the same change, one makes it.
-    pub fn change(&self, from: Phase, to: u8) -> Option<Phase> {
-        let next = (from.number() + 1) << 2 | u64::from(to) & STATE;
+    pub fn change(&self, from: Phase, to: BreakerState) -> Option<Phase> {
+        let next = (from.number() + 1) << 2 | to as u64;
         // ORDERING: AcqRel. Release pairs with the Acquire in `get`; Acquire, so that all threads
         // that change the phase see the phases in one order.
         let won = self
@@ -91,12 +93,13 @@ impl BreakerWord {
     /// `next`. Called by one thread at a time, under the lock of the breaker.
     ///
     /// ```
+    /// use tidegate_isolate::BreakerState;
     /// use tidegate_isolate::internal::BreakerWord;
     ///
     /// let word = BreakerWord::default();
     /// assert!(word.is_due(0), "nothing was judged yet");
     /// let closed = word.get();
-    /// word.judge(10, || word.change(closed, 1));
+    /// word.judge(10, || word.change(closed, BreakerState::Open));
     /// assert!(!word.is_due(9) && word.is_due(10));
     /// ```
     pub fn judge<R>(&self, next: u64, decide: impl FnOnce() -> R) -> R {

@@ -78,7 +78,7 @@ impl Partitions {
         }
         let reason = "shares are not negative, and together at most 1";
         Err(ConfigError::new(
-            key.as_str(),
+            key,
             "partitions",
             format!("{shares:?}"),
             reason,

@@ -86,7 +86,7 @@ impl Live {
         configured: CollapserConfig,
     ) -> Result<Self, ConfigError> {
         if configured.max_batch == 0 {
-            return Err(ConfigError::new(key.as_str(), COLLAPSER[0], 0, NO_ROOM));
+            return Err(ConfigError::new(key, COLLAPSER[0], 0, NO_ROOM));
         }
         let (in_force, refused) = configured.resolve(sources, key, &configured);
         if let Some(error) = refused.into_iter().next() {
@@ -162,7 +162,7 @@ impl CollapserConfig {
                     continue;
                 };
                 if let Err(reason) = (property.set)(&mut config, value.trim()) {
-                    refused.push(ConfigError::new(key.as_str(), property.name, value, reason));
+                    refused.push(ConfigError::new(key, property.name, value, reason));
                     // The text of a valid setting can always be parsed.
                     let _ = (property.set)(&mut config, &(property.get)(old));
                 }

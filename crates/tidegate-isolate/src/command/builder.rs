@@ -289,7 +289,7 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         }
         let Some(group) = self.group.clone() else {
             let reason = "a command needs a group of dependencies; set it with `group`";
-            return Err(ConfigError::new(&*key, "group", "missing", reason));
+            return Err(ConfigError::new(&key, "group", "missing", reason));
         };
         let mut code_settings = CodeSettings::new(self.config.clone());
         for (family, name) in &self.marks {

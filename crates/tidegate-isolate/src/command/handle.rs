@@ -73,7 +73,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     }
 
     /// Closes the breaker and forgets what it has counted, for example after a dependency was
-    /// repaired. Its mode stays. See [`CircuitBreaker::reset`](crate::CircuitBreaker::reset).
+    /// repaired. Its mode stays.
     ///
     /// # Threads
     ///

@@ -7,7 +7,6 @@ use tidegate_core::{Clock, OnUnhandled, Unhandled};
 
 use super::pools::{Pools, Strategy};
 use super::registry::{Inner, Isolation};
-use super::removed::RemovedKeys;
 use crate::alarm::CallTimer;
 use crate::breaker::BreakerTransition;
 use crate::bulkhead::{ConcurrencyStrategy, LimitMove};
@@ -154,13 +153,6 @@ impl IsolationBuilder {
         self
     }
 
-    /// Calls `listen` once for every key that was removed ([`Isolation::remove`]), after the
-    /// listeners of its addition have returned. If they still run, it is called on their thread.
-    pub fn on_command_removed(mut self, listen: impl Fn(&Key) + Send + Sync + 'static) -> Self {
-        self.plugins.on_command_removed.push(Arc::new(listen));
-        self
-    }
-
     /// Calls `listen` once for every pool, after it was created for the first command that uses its
     /// threads: for example to publish its metrics ([`Isolation::pool_snapshots`]). Runs on the
     /// thread that builds or configures the command.
@@ -170,24 +162,15 @@ impl IsolationBuilder {
     ///
     /// let isolation = Isolation::builder()
     ///     .on_pool_added(|pool| println!("publish the figures of pool {pool}"))
-    ///     .on_pool_removed(|pool| println!("pool {pool} is gone"))
     ///     .build()?;
     /// let prices: Command<u32, String> = Command::builder("prices")
     ///     .group("catalog")
     ///     .threads(PoolConfig::default())
     ///     .build(&isolation)?;
-    /// assert!(isolation.remove("prices"));
     /// # Ok::<(), tidegate_isolate::ConfigError>(())
     /// ```
     pub fn on_pool_added(mut self, listen: impl Fn(&Key) + Send + Sync + 'static) -> Self {
         self.plugins.on_pool_added.push(Arc::new(listen));
-        self
-    }
-
-    /// Calls `listen` once for every pool that was removed together with the last of its keys
-    /// ([`Isolation::remove`]).
-    pub fn on_pool_removed(mut self, listen: impl Fn(&Key) + Send + Sync + 'static) -> Self {
-        self.plugins.on_pool_removed.push(Arc::new(listen));
         self
     }
 
@@ -265,7 +248,7 @@ impl IsolationBuilder {
             plugins: Arc::new(self.plugins),
             sources: Arc::new(Sources::new(sources)),
             states: Mutex::default(),
-            removed: RemovedKeys::new(),
+            removed: Arc::default(),
             pools_by_group: self.pools_by_group,
             names: Mutex::default(),
         });

@@ -10,15 +10,6 @@ use crate::bulkhead::PoolSnapshot;
 use crate::metrics::Cumulative;
 
 /// The states of a breaker, in the order of the arrays of a snapshot.
-const STATES: [(BreakerState, &str); 4] = [
-    (BreakerState::Closed, "closed"),
-    (BreakerState::Open, "open"),
-    (BreakerState::HalfOpen, "half_open"),
-    (BreakerState::Ramping, "ramping"),
-];
-
-/// The metrics of every known command, with its breaker and its limits, and of every pool. Also
-/// calls [`reclaim`](Isolation::reclaim).
 impl Collect for Isolation {
     fn collect(&self, visitor: &mut dyn MetricVisitor) {
         self.reclaim();
@@ -153,8 +144,8 @@ fn describe_breaker(
     let entered = Metric::new("tidegate_breaker_entered", help);
     let help = "Time that the breaker spent in the state.";
     let times = Metric::new("tidegate_breaker_time", help).seconds();
-    for (at, (state, name)) in STATES.into_iter().enumerate() {
-        let labels = [command, group, ("state", name)];
+    for (at, state) in BreakerState::ALL.into_iter().enumerate() {
+        let labels = [command, group, ("state", state.name())];
         let is_in = f64::from(u8::from(snapshot.breaker == state));
         visitor.gauge(current, &labels, is_in);
         visitor.counter(entered, &labels, snapshot.breaker_entered[at] as f64);

@@ -11,7 +11,7 @@ use tidegate_core::Dump;
 use super::pools::{RegisteredPool, sort_pools, try_lock};
 use super::registry::{Isolation, list};
 use super::state::{State, sort_states};
-use crate::breaker::{BreakerMode, BreakerState};
+use crate::breaker::BreakerMode;
 use crate::bulkhead::Bulkhead;
 
 impl Isolation {
@@ -104,15 +104,11 @@ fn command(state: &State) -> Dump {
 
 /// Returns the last decided state of the breaker, and its mode if that is not the normal one.
 fn breaker(state: &State) -> &'static str {
-    let decided = state.breaker.decided();
-    match (state.breaker.mode(), decided) {
-        (BreakerMode::Disabled, _) => "disabled",
-        (BreakerMode::ForcedOpen, _) => "forced open",
-        (BreakerMode::ForcedClosed, _) => "forced closed",
-        (_, BreakerState::Closed) => "closed",
-        (_, BreakerState::Open) => "open",
-        (_, BreakerState::HalfOpen) => "half open",
-        (_, BreakerState::Ramping) => "ramping",
+    match state.breaker.mode() {
+        BreakerMode::Disabled => "disabled",
+        BreakerMode::ForcedOpen => "forced open",
+        BreakerMode::ForcedClosed => "forced closed",
+        _ => state.breaker.decided().words(),
     }
 }
 

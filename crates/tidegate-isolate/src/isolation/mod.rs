@@ -3,14 +3,12 @@
 //! `state` is one key with its breaker, its bulkhead and its metrics. `settings` changes it while
 //! calls run, `snapshot` reports its figures, and `collect` describes them
 //! for an exporter. `pools` holds the thread bulkheads by their key.
-//! `announcement` tells the listeners of a key or a pool that it was added and removed. `removed`
-//! lists the removed keys that are still in use, and `names` counts the names of groups and pools.
+//! `names` counts the names of groups and pools.
 //! `registry` finds or creates a key's state, `changes` passes on changed properties, `shutdown`
 //! collects the reports of the pools, `dump` shows the state as a tree, and `builder` builds the
 //! whole. This module uses everything that a command is made of. It does not use commands, which
 //! are handles to a state.
 
-mod announcement;
 mod builder;
 mod changes;
 mod collect;
@@ -18,7 +16,6 @@ mod dump;
 mod names;
 mod pools;
 mod registry;
-mod removed;
 mod settings;
 mod shutdown;
 mod snapshot;

@@ -14,7 +14,6 @@ use std::time::Duration;
 use tidegate_core::OnUnhandled;
 use tidegate_core::internal::{FastClock, try_briefly};
 
-use super::announcement::Announcement;
 use crate::bulkhead::{ConcurrencyStrategy, PoolConfig, ThreadBulkhead};
 use crate::config::CommandConfig;
 use crate::error::{ConfigError, contain};
@@ -32,7 +31,8 @@ pub(crate) struct RegisteredPool {
     code_settings: Mutex<CodeSettings>,
     /// The settings at creation, for comparison with later builders.
     built: PoolConfig,
-    pub(crate) announcement: Announcement,
+    /// Whether the listeners were told of the pool.
+    pub(super) is_announced: AtomicBool,
 }
 
 impl RegisteredPool {
@@ -64,7 +64,7 @@ impl RegisteredPool {
         if user.is_owner || self.is_owned {
             let reason = "a pool of this name exists, and a pool is shared only if each of \
                           its commands names it; call `.pool` on all of them, or rename one";
-            return Err(ConfigError::new(&**key, "pool", format!("`{key}`"), reason));
+            return Err(ConfigError::new(key, "pool", format!("`{key}`"), reason));
         }
         if self.agrees_with(config) {
             return Ok(Arc::clone(self));
@@ -77,7 +77,7 @@ impl RegisteredPool {
         };
         let differs = difference(&whole(config.clone()), &whole(self.config()));
         let (property, value) = differs.unwrap_or(("pool", "different".to_owned()));
-        Err(ConfigError::new(&**key, property, value, reason))
+        Err(ConfigError::new(key, property, value, reason))
     }
 }
 
@@ -183,7 +183,7 @@ impl Pools {
         };
         PoolParts::Asked(contain(|| strategy(key)).map_err(|message| {
             let reason = format!("the concurrency strategy panicked: {message}");
-            ConfigError::new(&**key, "concurrency strategy", "unusable", reason)
+            ConfigError::new(key, "concurrency strategy", "unusable", reason)
         }))
     }
 
@@ -226,7 +226,8 @@ impl Pools {
             is_owned: user.is_owner,
             code_settings: Mutex::new(code_settings.of_pool()),
             built: config.clone(),
-            announcement: Announcement::default(),
+            // The listeners do not hear of a pool that no other command finds.
+            is_announced: AtomicBool::new(is_removed),
         });
         if pools.has_no_taker {
             pool.pool().stop_taking();
@@ -236,8 +237,6 @@ impl Pools {
             drop(pool.stop(Duration::ZERO));
         }
         if is_removed {
-            // Its listeners heard of the removal of the key, and hear no more.
-            pool.announcement.remove(|| ());
             pools.unlisted.retain(|one| one.strong_count() > 0);
             pools.unlisted.push(Arc::downgrade(&pool));
         } else {

@@ -4,7 +4,7 @@
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tidegate_core::internal::PlainTask;
@@ -14,10 +14,9 @@ use tidegate_promise::SharedCompletion;
 
 use super::names::Names;
 use super::pools::{NoPool, PoolParts, Pools, RegisteredPool, sort_pools};
-use super::removed::RemovedKeys;
 use super::shutdown::{ShutdownReport, collect};
 use super::snapshot::CommandSnapshot;
-use super::state::{State, sort_states};
+use super::state::{RemovedStates, State, sort_states};
 use crate::alarm::CallTimer;
 use crate::bulkhead::PoolSnapshot;
 use crate::error::ConfigError;
@@ -56,7 +55,7 @@ pub(super) struct Inner {
     pub(super) sources: Arc<Sources>,
     pub(super) states: Mutex<HashMap<Key, Arc<State>>>,
     /// Keys that were removed. Their commands may still be in use, and end with the isolation.
-    pub(super) removed: Arc<RemovedKeys<State>>,
+    pub(super) removed: Arc<RemovedStates>,
     pub(super) pools: Arc<Pools>,
     /// Commands that name no pool share the pool of their group.
     pub(super) pools_by_group: bool,
@@ -113,15 +112,10 @@ impl Isolation {
             pool = self.inner.pools.remove(&removed.pool);
         }
         drop(states);
-        self.inner.removed.add(&removed, |state| &state.removal);
-        let plugins = &self.inner.plugins;
-        removed
-            .announcement
-            .remove(|| plugins.removed(&removed.key));
-        if let Some(pool) = pool {
-            pool.announcement
-                .remove(|| plugins.pool_removed(&removed.pool));
-        }
+        let list = &self.inner.removed;
+        lock(list).insert(removed.aside.id(), Arc::downgrade(&removed));
+        let _ = removed.removal.set(Arc::clone(list));
+        drop((removed, pool));
         true
     }
 
@@ -315,9 +309,7 @@ impl Isolation {
                 }
             }
         };
-        state
-            .announcement
-            .announce(|| plugins.added(&key), || plugins.removed(&key));
+        plugins.added(&key);
         state.after_change();
         if sources.changes() != changes
             && let Err(error) = state.read_again()
@@ -372,7 +364,7 @@ fn agree(
     let differs = |property: &str, value: String| {
         let reason = "a command of this key exists and was built differently; use its clone, \
                       `configure` it, or give this one another key";
-        Err(ConfigError::new(&*known.key, property, value, reason))
+        Err(ConfigError::new(&known.key, property, value, reason))
     };
     if known.types != types {
         return differs("types", "another result or error type".to_owned());
@@ -404,7 +396,7 @@ impl Inner {
     fn all_pools(&self) -> Vec<Arc<RegisteredPool>> {
         let mut pools = self.pools.all();
         pools.append(&mut self.pools.unlisted());
-        for state in self.removed.states() {
+        for state in self.removed_states() {
             if let Some(pool) = state.threads.get()
                 && !pools.iter().any(|known| Arc::ptr_eq(known, pool))
             {
@@ -415,11 +407,18 @@ impl Inner {
         pools
     }
 
+    fn removed_states(&self) -> Vec<Arc<State>> {
+        lock(&self.removed)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
     /// Rejects the calls that wait for a permit. Their wakers run on the commands' callback
     /// threads.
     fn reject_waiters(&self) {
         let mut states = list(&self.states());
-        states.append(&mut self.removed.states());
+        states.append(&mut self.removed_states());
         for state in states {
             state.reject_waiters();
         }

@@ -84,9 +84,9 @@ impl State {
     /// permit, and reports a pool size without effect. Called with no lock held.
     pub(crate) fn after_change(&self) {
         if let Some(pool) = self.threads.get() {
-            let added = || self.plugins.pool_added(&self.pool);
-            let removed = || self.plugins.pool_removed(&self.pool);
-            pool.announcement.announce(added, removed);
+            if !pool.is_announced.swap(true, Ordering::Relaxed) {
+                self.plugins.pool_added(&self.pool);
+            }
             pool.pool().start_for_waiting();
         }
         if let Some(woken) = self.gate.take_served_waiters(self.now()) {
@@ -197,7 +197,7 @@ impl State {
     fn check_fixed(&self, old: &CommandConfig, new: &CommandConfig) -> Result<(), ConfigError> {
         let reason = "it is fixed for the life of the key";
         let wrong = |property: &str, value: String| {
-            Err(ConfigError::new(&*self.key, property, value, reason))
+            Err(ConfigError::new(&self.key, property, value, reason))
         };
         if old.metrics != new.metrics {
             let (counts, latencies) = (new.metrics.counts, new.metrics.latencies);

@@ -125,12 +125,7 @@ impl CommandSnapshot {
 
 impl fmt::Display for CommandSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match self.breaker {
-            BreakerState::Closed => "closed",
-            BreakerState::Open => "open",
-            BreakerState::HalfOpen => "half open",
-            BreakerState::Ramping => "ramping",
-        };
+        let state = self.breaker.words();
         let rejected = self.window[Event::PermitsRejected] + self.window[Event::PoolRejected];
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
         write!(

@@ -1,9 +1,9 @@
 //! The state of one key, shared by all of its commands, and the settings that every call reads.
 
 use std::any::TypeId;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use tidegate_core::internal::CoarseClock;
@@ -11,15 +11,14 @@ use tidegate_core::internal::trace::EventLimit;
 use tidegate_core::permits::Permits;
 use tidegate_core::{CancelToken, Unhandled};
 
-use super::announcement::Announcement;
 use super::pools::{NoPool, PoolParts, PoolUser, Pools, RegisteredPool};
-use super::removed::RemovedEntry;
 use crate::alarm::{CallTimer, CallbackThreadsHandle};
 use crate::breaker::CircuitBreaker;
 use crate::bulkhead::{Bulkhead, Gate};
 use crate::config::CommandConfig;
 use crate::in_flight::Flight;
 use crate::key::Key;
+use crate::lock::lock;
 use crate::metrics::Metrics;
 use crate::plugin::{CallStage, Plugins};
 use crate::properties::{CodeSettings, Reading, Sources};
@@ -90,15 +89,26 @@ pub(crate) struct State {
     ticks: CoarseClock,
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) sources: Arc<Sources>,
-    pub(super) announcement: Announcement,
     /// Whether the key was removed.
     pub(super) is_removed: AtomicBool,
-    /// Set when the key is removed.
-    pub(super) removal: OnceLock<RemovedEntry<State>>,
+    /// Set when the key is removed: the list that this state is in.
+    pub(super) removal: OnceLock<Arc<RemovedStates>>,
     /// For the events of rejected calls.
     pub(crate) rejections: EventLimit,
     /// Whether it was reported that futures cannot run on the threads of this key.
     has_told_threads: AtomicBool,
+}
+
+/// The states of removed keys that are still in use, by the numbers of their callback threads.
+pub(super) type RemovedStates = Mutex<HashMap<u64, Weak<State>>>;
+
+/// A weak reference would keep the memory of the state.
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Some(list) = self.removal.get() {
+            lock(list).remove(&self.aside.id());
+        }
+    }
 }
 
 impl State {
@@ -127,7 +137,7 @@ impl State {
         }
         let (listeners, unhandled) = (plugins.on_transition.clone(), plugins.unhandled.clone());
         let breaker = config.breaker.clone();
-        let breaker = CircuitBreaker::with_listeners(&key, breaker, listeners, unhandled)?;
+        let breaker = CircuitBreaker::new(&key, breaker, listeners, unhandled)?;
         let bucket = config.metrics.counts.bucket_nanos();
         let late = Duration::from_nanos(bucket / LATE_SHARE);
         let state = Self {
@@ -162,7 +172,6 @@ impl State {
             alarms,
             plugins,
             sources,
-            announcement: Announcement::default(),
             is_removed: AtomicBool::new(false),
             removal: OnceLock::new(),
             rejections: EventLimit::new(),

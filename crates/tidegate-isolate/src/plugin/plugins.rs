@@ -30,9 +30,7 @@ pub(crate) struct Plugins {
     pub(crate) on_transition: Vec<OnTransition>,
     pub(crate) on_limit_move: Vec<OnLimitMove>,
     pub(crate) on_command_added: Vec<OnKey>,
-    pub(crate) on_command_removed: Vec<OnKey>,
     pub(crate) on_pool_added: Vec<OnKey>,
-    pub(crate) on_pool_removed: Vec<OnKey>,
     pub(crate) propagators: Vec<Capture>,
     /// Receives problems that no caller handles.
     pub(crate) unhandled: OnUnhandled,
@@ -104,16 +102,8 @@ impl Plugins {
         self.call(&self.on_command_added, command);
     }
 
-    pub(crate) fn removed(&self, command: &Key) {
-        self.call(&self.on_command_removed, command);
-    }
-
     pub(crate) fn pool_added(&self, pool: &Key) {
         self.call(&self.on_pool_added, pool);
-    }
-
-    pub(crate) fn pool_removed(&self, pool: &Key) {
-        self.call(&self.on_pool_removed, pool);
     }
 
     fn call(&self, listeners: &[OnKey], key: &Key) {

@@ -109,12 +109,7 @@ impl Draft {
             (BreakerWindow::Count(_), Some(interval)) => {
                 let reason = "the breaker counts calls, not time; remove it";
                 let value = interval.as_millis();
-                Err(ConfigError::new(
-                    key.as_str(),
-                    HEALTH_INTERVAL,
-                    value,
-                    reason,
-                ))
+                Err(ConfigError::new(key, HEALTH_INTERVAL, value, reason))
             }
         }
     }
@@ -145,7 +140,7 @@ impl Draft {
                     interval.as_millis()
                 );
                 let value = value.as_millis();
-                Err(ConfigError::new(key.as_str(), property, value, reason))
+                Err(ConfigError::new(key, property, value, reason))
             }
         }
     }

@@ -72,7 +72,7 @@ impl CodeSettings {
         }
         let reason = "its calls run where they begin: they have permits, and no threads";
         let value = config.bulkhead.to_string();
-        Err(ConfigError::new(key.as_str(), STRATEGY, value, reason))
+        Err(ConfigError::new(key, STRATEGY, value, reason))
     }
 
     pub(super) fn sets(&self, family: Family, name: &'static str) -> bool {
@@ -228,7 +228,7 @@ fn keep_fixed(config: &mut CommandConfig, old: &CommandConfig, key: &Key) -> Opt
     let moved = std::mem::replace(&mut config.pool_override, old.pool_override.clone());
     let value = moved.unwrap_or_else(|| "gone".to_owned());
     let property = "threadPoolKeyOverride";
-    Some(ConfigError::new(key.as_str(), property, value, reason))
+    Some(ConfigError::new(key, property, value, reason))
 }
 
 /// Returns the properties that an error about `name` may come from. First those of `family`, since

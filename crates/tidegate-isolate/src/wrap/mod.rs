@@ -1,6 +1,5 @@
 //! Wrappers around a call: retries (`retry`, with a `budget`), a second attempt next to a slow
-//! first one (`hedge`), a run that calls with the same key share in a request (`cache`) and a rate
-//! limit (`rate`). Where handlers make the attempts themselves, `attempts` has the decisions of a retry
+//! first one (`hedge`) and a rate limit (`rate`). Where handlers make the attempts themselves, `attempts` has the decisions of a retry
 //! policy; `retries` has them for adapters.
 //!
 //! A wrapper takes a [`Call`](crate::Call) and a closure. The closure also receives a call. It runs
@@ -17,7 +16,6 @@
 
 mod attempts;
 mod budget;
-mod cache;
 mod hedge;
 mod rate;
 mod retries;
@@ -25,7 +23,6 @@ mod retry;
 
 pub use self::attempts::Attempts;
 pub use self::budget::RetryBudget;
-pub use self::cache::RequestCache;
 pub use self::hedge::Hedge;
 pub use self::rate::RateLimit;
 pub use self::retries::{Retries, RetryPause};

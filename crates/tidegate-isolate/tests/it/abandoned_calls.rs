@@ -9,17 +9,12 @@ use tidegate_isolate::{Bulkhead, Cause, Event, Isolation, Rejection};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, until};
 
-use super::kit::still;
+use super::kit::{alone, still};
 use crate::support::{SECOND, builder, cause, hold, pool, pool_of};
 
 #[test]
 fn a_call_that_times_out_in_the_queue_never_runs_and_frees_its_place() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .timeout(SECOND)
-        .build(&isolation)
-        .unwrap();
+    let (clock, isolation, command) = alone(|c| c.threads(pool_of(1, 1)).timeout(SECOND));
     let go_on = Gate::new();
     let held = command.call().timeout(SECOND * 60);
     let (inside, mine, until) = (Gate::new(), Gate::new(), go_on.clone());
@@ -87,12 +82,7 @@ fn a_running_call_that_times_out_is_cancelled_and_counted_until_it_ends() {
 
 #[test]
 fn a_blocking_caller_is_released_at_the_deadline() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 0))
-        .timeout(SECOND)
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 0)).timeout(SECOND));
     let go_on = Gate::new();
     std::thread::scope(|scope| {
         let inside = Gate::new();
@@ -164,11 +154,7 @@ fn interrupts_are_two_settings() {
 
 #[test]
 fn cancelling_a_queued_call_takes_it_out() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 5))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(1, 5)));
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     let queued = command.queue(|_| panic!("must not run"));
@@ -183,12 +169,7 @@ fn cancelling_a_queued_call_takes_it_out() {
 
 #[test]
 fn shutting_down_has_a_deadline_and_a_report() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 2))
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let (clock, isolation, command) = alone(|c| c.threads(pool_of(1, 2)).no_timeout());
     let (go_on, notified, inside) = (Gate::new(), Gate::new(), Gate::new());
     let (until, notify, open) = (go_on.clone(), notified.clone(), inside.clone());
     let held = command.queue(move |cancel| {
@@ -275,12 +256,7 @@ fn a_pool_that_is_made_after_the_end_takes_no_calls() {
 
 #[test]
 fn a_shutdown_accounts_for_every_call() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(2, 1000))
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let (clock, isolation, command) = alone(|c| c.threads(pool_of(2, 1000)).no_timeout());
     let ran = Arc::new(AtomicUsize::new(0));
     let leave = Gate::new();
     let held: Vec<_> = (0..2).map(|_| hold(&command, &leave)).collect();

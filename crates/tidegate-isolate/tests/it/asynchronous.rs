@@ -11,12 +11,11 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::until;
 
-use crate::support::{Numbers, SECOND, builder, counted, poll_once, still};
+use crate::support::{Numbers, SECOND, alone, builder, counted, poll_once, still};
 
 #[test]
 fn an_answer_that_is_ready() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let mut future = pin!(command.run_async(|_| async { Ok(3) }));
     assert_eq!(poll_once(future.as_mut()), Poll::Ready(Ok(3)));
     assert_eq!(counted(&command), [(Event::Success, 1)]);
@@ -24,8 +23,7 @@ fn an_answer_that_is_ready() {
 
 #[test]
 fn a_permit_is_taken_at_the_first_poll_and_kept_until_the_end() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(1));
     let waiting = command.run_async(|_| pending());
     assert_eq!(command.snapshot().active, 0, "not begun yet");
     let mut waiting = Box::pin(waiting);
@@ -42,8 +40,7 @@ fn a_permit_is_taken_at_the_first_poll_and_kept_until_the_end() {
 
 #[test]
 fn dropping_cancels_and_is_counted() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let (sender, receiver) = std::sync::mpsc::channel::<CancelToken>();
     let mut future = Box::pin(command.run_async(move |token| {
         sender.send(token).unwrap();
@@ -93,8 +90,7 @@ fn the_time_wakes_the_future_and_drops_the_work() {
 
 #[test]
 fn a_panic_in_the_future_is_contained() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let mut future = pin!(command.run_async(|_| async { panic!("out of ink") }));
     let Poll::Ready(Err(error)) = poll_once(future.as_mut()) else {
         panic!("it has ended");
@@ -105,13 +101,12 @@ fn a_panic_in_the_future_is_contained() {
 
 #[test]
 fn a_dropped_probe_opens_the_breaker_again() {
-    let (clock, isolation) = still();
     let breaker = BreakerConfig {
         window: BreakerWindow::Count(5),
         min_calls: 1,
         ..BreakerConfig::default()
     };
-    let command = builder("a").breaker(breaker).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.breaker(breaker));
     let _ = command.run(|_| Err("down"));
     clock.advance(Duration::from_millis(5_001));
     let mut probe = Box::pin(command.run_async(|_| pending()));
@@ -128,8 +123,7 @@ fn a_dropped_probe_opens_the_breaker_again() {
 
 #[test]
 fn a_future_that_expires_between_its_poll_and_its_waker_is_woken() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let turns = clock.clone();
     // The time is over before the timer has a waker.
     let mut future = pin!(command.run_async(move |cancel| {
@@ -148,8 +142,7 @@ fn a_future_that_expires_between_its_poll_and_its_waker_is_woken() {
 
 #[test]
 fn a_dropped_future_is_counted_when_it_was_dropped() {
-    let (clock, isolation) = still();
-    let command = builder("a").no_timeout().build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.no_timeout());
     let request = RequestContext::new();
     let call = command.call().context(&request);
     let mut future = Box::pin(call.run_async(|_| pending()));
@@ -177,9 +170,7 @@ fn a_future_whose_drop_panics_gives_its_permit_back() {
             panic!("on purpose");
         }
     }
-    let (clock, isolation) = still();
-    let command = builder("a").permits(1).timeout(SECOND).build(&isolation);
-    let command = command.unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(1).timeout(SECOND));
     let mut dropped = Box::pin(command.run_async(|_| Bomb));
     assert!(poll_once(dropped.as_mut()).is_pending());
     drop(dropped);
@@ -203,8 +194,7 @@ fn a_future_can_be_moved_to_another_thread() {
     fn is_send<T: Send>(value: T) -> T {
         value
     }
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let call = command.call().observe(|_| ()).cache_key("x");
     let future = is_send(call.run_async(|_| async { Ok(1) }));
     drop(future);

@@ -9,7 +9,7 @@ use tidegate_isolate::{
 };
 
 use crate::steps::Steps;
-use crate::support::{Numbers, SECOND, builder, counted, still};
+use crate::support::{Numbers, SECOND, alone, builder, counted, still};
 
 type Retries = Attempts<u32, &'static str>;
 
@@ -28,9 +28,7 @@ fn fail(attempts: &mut Retries) -> CommandError<&'static str> {
 
 #[test]
 fn each_attempt_is_an_entry_of_its_own() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(3).timeout(SECOND).build(&isolation);
-    let command = command.unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(3).timeout(SECOND));
     let mut attempts = three().begin(command.call());
     let first = attempts.admit().unwrap();
     assert!(first.verdict(false), "its body still streams");
@@ -48,8 +46,7 @@ fn each_attempt_is_an_entry_of_its_own() {
 
 #[test]
 fn an_attempt_needs_a_decision() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let mut attempts = three().begin(command.call());
     for _ in 0..2 {
         let error = fail(&mut attempts);
@@ -66,8 +63,7 @@ fn an_attempt_needs_a_decision() {
 
 #[test]
 fn the_budget_is_charged_when_an_attempt_is_decided() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let budget = RetryBudget::new(0, 2);
     let retry = three().budget(&budget);
     let mut calls = [(); 3].map(|()| retry.begin(command.call()));
@@ -86,8 +82,7 @@ fn the_budget_is_charged_when_an_attempt_is_decided() {
 
 #[test]
 fn one_deadline_covers_all_attempts_and_pauses() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND / 4).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND / 4));
     let budget = RetryBudget::new(0, 9);
     let retry = three().budget(&budget);
     let start = clock.now();
@@ -120,8 +115,7 @@ fn one_deadline_covers_all_attempts_and_pauses() {
 
 #[test]
 fn no_attempt_begins_after_the_deadline() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let mut attempts = three().begin(command.call());
     let error = fail(&mut attempts);
     assert!(attempts.after_error(&error).is_some());
@@ -133,8 +127,7 @@ fn no_attempt_begins_after_the_deadline() {
 
 #[test]
 fn no_attempt_begins_after_the_caller_has_left() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let mut call = command.call();
     let handle = call.handle();
     let mut attempts = three().begin(call);
@@ -149,8 +142,7 @@ fn no_attempt_begins_after_the_caller_has_left() {
 
 #[test]
 fn no_retry_begins_after_the_isolation_was_stopped() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c);
     let mut attempts = three().begin(command.call());
     let error = fail(&mut attempts);
     assert!(attempts.after_error(&error).is_some());
@@ -162,9 +154,7 @@ fn no_retry_begins_after_the_isolation_was_stopped() {
 
 #[test]
 fn a_second_attempt_next_to_a_slow_one_is_taken_from_the_budget() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(3).timeout(SECOND).build(&isolation);
-    let command = command.unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(3).timeout(SECOND));
     let hedge = Hedge {
         percentile: 100.0,
         min_samples: 4,

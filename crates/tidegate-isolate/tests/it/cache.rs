@@ -12,13 +12,12 @@ use tidegate_isolate::{Cause, Command, Event, RequestContext};
 use tidegate_testkit::{Gate, until};
 
 use crate::support::{
-    Answer, Numbers, SECOND, builder, cause, hold, poll_once, pool, pool_of, still,
+    Answer, Numbers, SECOND, alone, builder, cause, hold, poll_once, pool, pool_of, still,
 };
 
 #[test]
 fn equal_keys_share_one_run_in_a_request() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let runs = AtomicU32::new(0);
     let call = |key: &str| {
         let work = |_: &_| Ok(runs.fetch_add(1, Ordering::Relaxed));
@@ -45,8 +44,7 @@ fn equal_keys_share_one_run_in_a_request() {
 
 #[test]
 fn errors_are_shared_too() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let request = RequestContext::new();
     let runs = AtomicU32::new(0);
     for _ in 0..2 {
@@ -62,8 +60,7 @@ fn errors_are_shared_too() {
 
 #[test]
 fn a_call_joins_the_run_that_is_under_way() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(1));
     let request = RequestContext::new();
     let (inside, go_on) = (Gate::new(), Gate::new());
     std::thread::scope(|scope| {
@@ -90,8 +87,7 @@ fn a_call_joins_the_run_that_is_under_way() {
 
 #[test]
 fn a_cache_key_without_a_request_is_an_error() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let error = command.call().cache_key("x").run(|_| Ok(1)).unwrap_err();
     assert_eq!(error.cause(), &Cause::NoRequest);
     assert!(error.to_string().contains("RequestContext"), "{error}");
@@ -100,11 +96,7 @@ fn a_cache_key_without_a_request_is_an_error() {
 
 #[test]
 fn a_switched_off_cache_runs_every_call() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .configure(|c| c.cache_enabled = false)
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.configure(|c| c.cache_enabled = false));
     let request = RequestContext::new();
     let runs = AtomicU32::new(0);
     for _ in 0..2 {
@@ -117,8 +109,7 @@ fn a_switched_off_cache_runs_every_call() {
 
 #[test]
 fn calls_are_logged_in_their_request() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| Ok(0)).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| Ok(0)));
     let request = RequestContext::new();
     {
         let _entered = request.enter();
@@ -139,11 +130,7 @@ fn calls_are_logged_in_their_request() {
 
 #[test]
 fn a_queued_call_joins_a_run_without_waiting_for_it() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 0))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 0)));
     let request = RequestContext::new();
     let (inside, go_on) = (Gate::new(), Gate::new());
     let (open, until) = (inside.clone(), go_on.clone());
@@ -169,9 +156,7 @@ fn a_queued_call_joins_a_run_without_waiting_for_it() {
 
 #[test]
 fn a_queued_run_ends_with_the_last_of_its_callers() {
-    let (_clock, isolation) = still();
-    let command = builder("a").threads(pool_of(1, 4));
-    let command = command.no_timeout().build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(1, 4)).no_timeout());
     let request = RequestContext::new();
     let call = || command.call().context(&request).cache_key("x");
     let go_on = Gate::new();
@@ -210,8 +195,7 @@ fn a_queued_run_ends_with_the_last_of_its_callers() {
 
 #[test]
 fn futures_share_a_run() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(1));
     let request = RequestContext::new();
     let runs = Arc::new(AtomicU32::new(0));
     let call = |ready: bool| {
@@ -246,11 +230,7 @@ fn futures_share_a_run() {
 
 #[test]
 fn a_switched_off_log_notes_no_hits() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .configure(|c| c.log_enabled = false)
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.configure(|c| c.log_enabled = false));
     let request = RequestContext::new();
     for _ in 0..2 {
         let call = command.call().context(&request).cache_key("x");
@@ -306,8 +286,7 @@ fn a_key_that_was_removed_and_built_again_caches_anew() {
 
 #[test]
 fn a_run_that_is_given_up_forgets_only_its_own_entry() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let request = RequestContext::new();
     let call = || command.call().context(&request).cache_key("x");
     {
@@ -335,9 +314,7 @@ fn under_way(command: &Numbers, request: &RequestContext) -> (Answer, Gate) {
 
 #[test]
 fn a_call_that_shares_a_run_has_a_timeout_of_its_own() {
-    let (clock, isolation) = still();
-    let command = builder("a").threads(pool_of(1, 0)).timeout(SECOND);
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 0)).timeout(SECOND));
     let request = RequestContext::new();
     let (first, go_on) = under_way(&command, &request);
     let call = || command.call().context(&request).cache_key("x");
@@ -382,9 +359,7 @@ fn a_call_that_shares_a_run_has_a_timeout_of_its_own() {
 
 #[test]
 fn a_future_that_shares_a_run_has_a_timeout_of_its_own() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(1).timeout(SECOND);
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(1).timeout(SECOND));
     let request = RequestContext::new();
     let call = || command.call().context(&request).cache_key("x");
     let mut first = pin!(

@@ -11,7 +11,7 @@ use tidegate_loop::EventLoop;
 use tidegate_pool::Quiet;
 use tidegate_testkit::Gate;
 
-use crate::support::{SECOND, builder, poll_once, pool_of, still};
+use crate::support::{SECOND, alone, builder, poll_once, pool_of};
 
 #[test]
 fn hooks_know_the_thread() {
@@ -154,8 +154,7 @@ fn a_fallback_after_a_timeout_is_in_the_request_and_the_log_knows_the_call() {
 
 #[test]
 fn a_future_is_in_the_request_that_it_was_made_in() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let user = RequestVariable::new(|| 0);
     let request = RequestContext::new();
     let call = {
@@ -170,11 +169,7 @@ fn a_future_is_in_the_request_that_it_was_made_in() {
 
 #[test]
 fn a_request_goes_from_loop_to_loop_and_to_a_pool_and_back() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 1)));
     let [one, two] = ["one", "two"].map(|name| EventLoop::builder(name).build().unwrap());
     let trace = Arc::new(RequestVariable::new(|| Mutex::new(Vec::new())));
     let note = |what: &'static str| {

@@ -9,11 +9,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_isolate::{
-    Cause, CommandError, Event, Hedge, RateConfig, RateLimit, RequestCache, RequestContext, Retry,
-    RetryBudget,
+    Cause, CommandError, Event, Hedge, RateConfig, RateLimit, RequestContext, Retry, RetryBudget,
 };
 
-use crate::support::{Numbers, SECOND, builder, counted, events, poll_once, still};
+use crate::support::{Numbers, SECOND, alone, builder, counted, events, poll_once, still};
 
 type Call = tidegate_isolate::Call<u32, &'static str>;
 type Answer = Result<u32, CommandError<&'static str>>;
@@ -68,7 +67,7 @@ impl Fixture {
         let (fixture, inner) = (self.clone(), inner.to_vec());
         let next = move |call| fixture.clone().run(inner.clone(), call);
         match layer {
-            Layer::Cache => Box::pin(RequestCache::key("x").run_async(call, next)),
+            Layer::Cache => next(call.cache_key("x")),
             Layer::Rate => Box::pin(self.limit.run_async(call, next)),
             Layer::Retry => Box::pin(self.retry.run_async(call, next)),
             Layer::Hedge => Box::pin(Hedge::default().run_async(call, next)),
@@ -138,9 +137,7 @@ fn wrappers_compose_in_any_order() {
 
 #[test]
 fn the_fallback_is_tried_once_at_the_outside() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| panic!("the call has its own"));
-    let command = command.build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| panic!("the call has its own")));
     let (limit, retry) = (limit(9), rich(3));
     let call = command.call().fallback(|why| {
         assert!(why.is_failed());
@@ -158,8 +155,7 @@ fn the_fallback_is_tried_once_at_the_outside() {
 
 #[test]
 fn call_options_hold_for_all_attempts() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND * 9).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND * 9));
     let request = RequestContext::new();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let see = Arc::clone(&seen);
@@ -191,8 +187,7 @@ fn call_options_hold_for_all_attempts() {
 
 #[test]
 fn a_cache_key_on_the_call_is_outermost() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| Ok(9)).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| Ok(9)));
     let request = RequestContext::new();
     let _entered = request.enter();
     let retry = rich(3);
@@ -220,8 +215,7 @@ fn fail(retry: &Retry<&'static str>, call: Call) -> Answer {
 
 #[test]
 fn a_rate_limit_outside_of_a_retry_takes_one_token() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let (outside, retry) = (limit(2), rich(3));
     for _ in 0..2 {
         let error = outside.run(command.call(), |call| fail(&retry, call));
@@ -248,8 +242,7 @@ fn a_rate_limit_is_checked_and_shared_by_its_clones() {
         burst: 1,
     };
     assert!(RateLimit::new(none).is_err());
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| Ok(9)).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| Ok(9)));
     let limit = limit(1);
     let run = |limit: &RateLimit| limit.run(command.call(), |call| call.run(|_| Ok(1)));
     assert_eq!((run(&limit), run(&limit.clone())), (Ok(1), Ok(9)));
@@ -257,15 +250,13 @@ fn a_rate_limit_is_checked_and_shared_by_its_clones() {
 
 #[test]
 fn a_wrapped_future_that_is_dropped_ends_its_attempt_and_notifies_sharers() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let request = RequestContext::new();
     let _entered = request.enter();
     let share = |command: &Numbers| -> Answering {
         let retry = rich(3);
         let attempt = |call: Call| call.run_async(|_| pending());
-        let whole = move |call| retry.run_async(call, attempt);
-        Box::pin(RequestCache::key("x").run_async(command.call(), whole))
+        Box::pin(retry.run_async(command.call().cache_key("x"), attempt))
     };
     let [mut first, mut second] = [(); 2].map(|()| share(&command));
     assert!(poll_once(first.as_mut()).is_pending());
@@ -297,8 +288,7 @@ fn a_queued_call_is_an_attempt_and_its_error_is_the_calls() {
 
 #[test]
 fn a_hedge_inside_of_a_retry_is_a_hedge_in_each_attempt() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     for _ in 0..200 {
         command.run(|_| Ok(0)).unwrap();
     }
@@ -325,28 +315,26 @@ fn a_hedge_inside_of_a_retry_is_a_hedge_in_each_attempt() {
 
 #[test]
 fn a_panic_in_a_wrapped_closure_ends_the_shared_run() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let request = RequestContext::new();
     let _entered = request.enter();
-    let cache = RequestCache::key("x");
+    let (retry, shared) = (rich(1), || command.call().cache_key("x"));
     let caught = catch_unwind(AssertUnwindSafe(|| {
-        cache.run(command.call(), |_| panic!("on purpose"))
+        retry.run(shared(), |_| panic!("on purpose"))
     }));
     assert!(caught.is_err());
     let caught = catch_unwind(AssertUnwindSafe(|| {
         let attempt = |_: Call| -> Ready<Answer> { panic!("on purpose") };
-        poll_once(pin!(cache.run_async(command.call(), attempt)))
+        poll_once(pin!(retry.run_async(shared(), attempt)))
     }));
     assert!(caught.is_err());
-    let answer = cache.run(command.call(), |call| call.run(|_| Ok(7)));
+    let answer = retry.run(shared(), |call| call.run(|_| Ok(7)));
     assert_eq!(answer, Ok(7), "the next call runs again");
 }
 
 #[test]
 fn a_retry_with_a_fallback_logs_each_event_once() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| Ok(9)).build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c.fallback(|_| Ok(9)));
     let request = RequestContext::new();
     let call = command.call().context(&request);
     let retry = Retry::attempts(2);
@@ -377,8 +365,7 @@ fn a_retry_with_a_fallback_logs_each_event_once() {
 
 #[test]
 fn an_attempt_that_is_an_entry_counts_its_error_once() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(1));
     let _held = command.admit().unwrap();
     let answer = Retry::attempts(3).run(command.call(), |call| {
         let entry = call.admit()?;
@@ -399,8 +386,7 @@ fn an_attempt_that_is_an_entry_counts_its_error_once() {
 
 #[test]
 fn an_attempt_without_a_request_counts_its_error_once() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let answer = Retry::attempts(3).run(command.call(), |call| call.cache_key("x").run(|_| Ok(1)));
     assert_eq!(answer.unwrap_err().cause(), &Cause::NoRequest);
     assert_eq!(

@@ -9,7 +9,9 @@ use tidegate_isolate::{
     PropertySource, RateConfig, RateLimit, WindowConfig,
 };
 
-use crate::support::{Numbers, SECOND, builder, pool, pool_of, still, with_properties};
+use crate::support::{
+    Numbers, SECOND, alone, builder, pool, pool_of, still, tunable, with_properties,
+};
 
 #[test]
 fn a_property_acts_at_once_without_a_call() {
@@ -37,8 +39,7 @@ fn a_property_acts_at_once_without_a_call() {
 
 #[test]
 fn a_refused_value_names_the_property_and_the_old_stays() {
-    let (properties, isolation) = with_properties();
-    let command = builder("a").build(&isolation).unwrap();
+    let (properties, _isolation, command) = tunable(|c| c);
     for (name, value) in [
         ("execution.isolation.semaphore.maxConcurrentRequests", "0"),
         ("execution.isolation.semaphore.maxConcurrentRequests", "-3"),
@@ -135,8 +136,7 @@ fn a_bad_property_refuses_the_command_that_is_built_under_it() {
 
 #[test]
 fn windows_are_read_once() {
-    let (properties, isolation) = with_properties();
-    let command = builder("a").build(&isolation).unwrap();
+    let (properties, isolation, command) = tunable(|c| c);
     let name = "hystrix.command.default.metrics.rollingStats.timeInMilliseconds";
     properties.set(name, "20000").unwrap();
     assert_eq!(
@@ -155,9 +155,7 @@ fn windows_are_read_once() {
 
 #[test]
 fn a_command_with_permits_only_never_gets_threads() {
-    let (properties, isolation) = with_properties();
-    let command = builder("a").permits(2).only_permits();
-    let command = command.build(&isolation).unwrap();
+    let (properties, isolation, command) = tunable(|c| c.permits(2).only_permits());
     let name = "hystrix.command.a.execution.isolation.strategy";
     let error = properties.set(name, "THREAD").unwrap_err();
     assert_eq!(error.property(), "execution.isolation.strategy");
@@ -182,8 +180,7 @@ fn a_command_with_permits_only_never_gets_threads() {
 
 #[test]
 fn the_strategy_is_live() {
-    let (properties, isolation) = with_properties();
-    let command = builder("a").build(&isolation).unwrap();
+    let (properties, isolation, command) = tunable(|c| c);
     let thread = || {
         let notified = Arc::new(Mutex::new(None));
         let tell = Arc::clone(&notified);
@@ -249,8 +246,7 @@ fn latencies_can_be_switched_off_and_have_a_window_of_their_own() {
 
 #[test]
 fn configure_is_all_or_nothing() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let error = command.configure(|c| {
         c.permits.limit = 20;
         c.breaker.error_percent = 0;
@@ -269,8 +265,7 @@ fn configure_is_all_or_nothing() {
 
 #[test]
 fn forced_states_come_and_go_live() {
-    let (properties, isolation) = with_properties();
-    let command = builder("a").build(&isolation).unwrap();
+    let (properties, _isolation, command) = tunable(|c| c);
     let name = "hystrix.command.a.circuitBreaker.forceOpen";
     properties.set(name, "true").unwrap();
     assert!(command.run(|_| Ok(1)).unwrap_err().is_short_circuited());
@@ -470,8 +465,7 @@ fn a_rate_that_cannot_be_measured_is_refused() {
         assert_eq!(error.property(), "rate.per");
     }
     let year = SECOND * 86_400 * 365;
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c);
     let limit = RateLimit::new(RateConfig {
         calls: 1,
         per: year,
@@ -488,14 +482,13 @@ fn a_rate_that_cannot_be_measured_is_refused() {
 
 #[test]
 fn a_faster_rate_is_in_force_at_once() {
-    let (clock, isolation) = still();
     let rate = |per| RateConfig {
         calls: 1,
         per,
         burst: 1,
     };
     let day = SECOND * 86_400;
-    let command = builder("a").rate(rate(day)).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.rate(rate(day)));
     assert_eq!(command.run(|_| Ok(1)), Ok(1));
     assert_eq!(command.run(|_| Ok(1)).unwrap_err().retry_after(), Some(day));
     command.configure(|c| c.rate = Some(rate(SECOND))).unwrap();

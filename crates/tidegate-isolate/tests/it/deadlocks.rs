@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_isolate::{Cause, Event, Isolation, PermitConfig, Rejection, RequestContext};
 use tidegate_testkit::{Counter, Gate, until};
 
-use crate::support::{Numbers, builder, counted, poll_once, pool_of, still};
+use crate::support::{Numbers, alone, builder, counted, poll_once, pool_of, still};
 
 const DEADLOCK: Cause<&'static str> = Cause::Rejected(Rejection::Deadlock);
 
@@ -108,9 +108,7 @@ fn a_shared_run_does_not_wait_for_itself() {
 
 #[test]
 fn two_shared_runs_do_not_wait_for_each_other() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(4).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(4).no_timeout());
     let request = RequestContext::new();
     let call = |key: &str| command.call().context(&request).cache_key(key);
     let (in_x, in_y, circles) = (Gate::new(), Gate::new(), Counter::new());
@@ -142,9 +140,7 @@ fn two_shared_runs_do_not_wait_for_each_other() {
 
 #[test]
 fn a_shared_run_that_waits_for_the_calling_thread_is_not_waited_for() {
-    let (_clock, isolation) = still();
-    let command = builder("a").threads(pool_of(1, 4)).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 4)).no_timeout());
     let request = RequestContext::new();
     let (inside, go_on) = (Gate::new(), Gate::new());
     let (open, until) = (inside.clone(), go_on.clone());

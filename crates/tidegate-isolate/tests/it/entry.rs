@@ -12,7 +12,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Gate, model, until};
 
-use crate::support::{Numbers, SECOND, builder, counted, events, poll_once, pool_of, still};
+use crate::support::{Numbers, SECOND, alone, builder, counted, events, poll_once, pool_of, still};
 
 /// A breaker that opens with the first failure, for five seconds.
 fn touchy() -> BreakerConfig {
@@ -32,8 +32,7 @@ fn received(snapshot: &CommandSnapshot) -> (u64, u64, u64) {
 
 #[test]
 fn a_verdict_feeds_breaker_and_latency_and_the_permit_stays_until_the_drop() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(1));
     let entry = command.admit().unwrap();
     assert_eq!(command.snapshot().active, 1);
     clock.advance(Duration::from_millis(40));
@@ -52,8 +51,7 @@ fn a_verdict_feeds_breaker_and_latency_and_the_permit_stays_until_the_drop() {
 
 #[test]
 fn a_bool_is_a_verdict() {
-    let (_clock, isolation) = still();
-    let command = builder("a").breaker(touchy()).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.breaker(touchy()));
     assert!(command.admit().unwrap().verdict(true));
     assert!(command.admit().unwrap().verdict(false));
     assert_eq!(
@@ -67,8 +65,7 @@ fn a_bool_is_a_verdict() {
 
 #[test]
 fn only_the_first_verdict_counts() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let entry = command.admit().unwrap();
     assert!(entry.verdict(true) && !entry.verdict(false) && !entry.verdict(true));
     drop(entry);
@@ -93,8 +90,7 @@ fn only_the_first_verdict_counts() {
 
 #[test]
 fn an_entry_dropped_without_a_verdict_counts_as_cancelled_and_trips_its_token() {
-    let (_clock, isolation) = still();
-    let command = builder("a").breaker(touchy()).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.breaker(touchy()));
     let entry = command.admit().unwrap();
     let token = entry.token().clone();
     let (inner, notified) = (command.clone(), Gate::new());
@@ -123,8 +119,7 @@ fn probe(command: &Numbers, clock: &tidegate_core::ManualClock) -> Entry {
 
 #[test]
 fn a_probe_dropped_without_a_verdict_opens_the_breaker_again() {
-    let (clock, isolation) = still();
-    let command = builder("a").breaker(touchy()).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.breaker(touchy()));
     drop(probe(&command, &clock));
     assert!(command.admit().unwrap_err().is_short_circuited());
     clock.advance(Duration::from_millis(5_001));
@@ -134,8 +129,7 @@ fn a_probe_dropped_without_a_verdict_opens_the_breaker_again() {
 
 #[test]
 fn an_ignored_probe_frees_its_place() {
-    let (clock, isolation) = still();
-    let command = builder("a").breaker(touchy()).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.breaker(touchy()));
     let first = probe(&command, &clock);
     assert!(first.verdict(Verdict::Ignored));
     let second = command.admit().unwrap();
@@ -146,8 +140,7 @@ fn an_ignored_probe_frees_its_place() {
 
 #[test]
 fn a_probe_whose_caller_leaves_frees_its_place() {
-    let (clock, isolation) = still();
-    let command = builder("a").breaker(touchy()).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.breaker(touchy()));
     let first = probe(&command, &clock);
     assert!(first.is_probe());
     let token = first.token().clone();
@@ -170,8 +163,7 @@ fn a_probe_whose_caller_leaves_frees_its_place() {
 
 #[test]
 fn the_permit_of_a_caller_that_leaves_is_free_when_its_hooks_run() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(1));
     let ends: [fn(Entry); 2] = [drop, Entry::abandon];
     for end in ends {
         let entry = command.admit().unwrap();
@@ -186,9 +178,7 @@ fn the_permit_of_a_caller_that_leaves_is_free_when_its_hooks_run() {
 
 #[test]
 fn a_probe_whose_caller_leaves_late_has_timed_out() {
-    let (clock, isolation) = still();
-    let command = builder("a").breaker(touchy()).timeout(SECOND);
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.breaker(touchy()).timeout(SECOND));
     let late = probe(&command, &clock);
     clock.advance(SECOND);
     late.abandon();
@@ -199,9 +189,7 @@ fn a_probe_whose_caller_leaves_late_has_timed_out() {
 
 #[test]
 fn a_probe_that_times_out_opens_the_breaker_again() {
-    let (clock, isolation) = still();
-    let command = builder("a").breaker(touchy()).timeout(SECOND);
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.breaker(touchy()).timeout(SECOND));
     let late = probe(&command, &clock);
     clock.advance(SECOND);
     assert!(!late.verdict(true));
@@ -211,8 +199,7 @@ fn a_probe_that_times_out_opens_the_breaker_again() {
 
 #[test]
 fn a_verdict_after_the_deadline_is_a_timeout() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c.timeout(SECOND));
     let entry = command.admit().unwrap();
     clock.advance(SECOND);
     assert!(entry.token().is_cancelled(), "the timer knows");
@@ -234,8 +221,7 @@ fn a_verdict_after_the_deadline_is_a_timeout() {
 
 #[test]
 fn an_entry_that_was_late_and_is_dropped_counts_as_timed_out() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let entry = command.admit().unwrap();
     clock.advance(SECOND);
     drop(entry);
@@ -245,9 +231,7 @@ fn an_entry_that_was_late_and_is_dropped_counts_as_timed_out() {
 
 #[test]
 fn a_timeout_does_not_give_the_permit_back() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(1).timeout(SECOND).build(&isolation);
-    let command = command.unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(1).timeout(SECOND));
     let entry = command.admit().unwrap();
     clock.advance(SECOND * 3);
     assert_eq!(command.snapshot().active, 1);
@@ -259,8 +243,7 @@ fn a_timeout_does_not_give_the_permit_back() {
 
 #[test]
 fn a_verdict_ends_the_time() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c.timeout(SECOND));
     let entry = command.admit().unwrap();
     assert!(entry.verdict(true));
     clock.advance(SECOND * 2);
@@ -272,8 +255,7 @@ fn a_verdict_ends_the_time() {
 
 #[test]
 fn an_entry_knows_its_deadline_and_its_token_is_tripped() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND * 9).build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c.timeout(SECOND * 9));
     let entry = command.call().timeout(SECOND).admit().unwrap();
     assert_eq!(entry.deadline(), Some(clock.now() + SECOND));
     assert_eq!(entry.token().deadline(), entry.deadline());
@@ -290,10 +272,10 @@ fn an_entry_knows_its_deadline_and_its_token_is_tripped() {
 
 #[test]
 fn without_interrupts_the_token_stays() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND);
-    let command = command.configure(|c| c.interrupt_on_timeout = false);
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| {
+        c.timeout(SECOND)
+            .configure(|c| c.interrupt_on_timeout = false)
+    });
     let entry = command.admit().unwrap();
     clock.advance(SECOND);
     assert!(!entry.token().is_cancelled());
@@ -302,13 +284,11 @@ fn without_interrupts_the_token_stays() {
 
 #[test]
 fn a_lowered_limit_waits_for_entries_and_a_raised_one_serves_waiters() {
-    let (_clock, isolation) = still();
     let permits = PermitConfig {
         max_wait: SECOND,
         ..PermitConfig::from(2)
     };
-    let command = builder("a").permits(permits).build(&isolation);
-    let command = command.unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(permits));
     let [first, second] = [(); 2].map(|()| command.admit().unwrap());
     command.configure(|c| c.permits.limit = 1).unwrap();
     drop(first);
@@ -328,13 +308,11 @@ fn a_lowered_limit_waits_for_entries_and_a_raised_one_serves_waiters() {
 
 #[test]
 fn a_dropped_entry_serves_the_next_waiter() {
-    let (clock, isolation) = still();
     let permits = PermitConfig {
         max_wait: SECOND,
         ..PermitConfig::from(1)
     };
-    let command = builder("a").permits(permits).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(permits).no_timeout());
     for verdict in [Some(true), None] {
         let entry = command.admit().unwrap();
         std::thread::scope(|scope| {
@@ -351,8 +329,7 @@ fn a_dropped_entry_serves_the_next_waiter() {
 
 #[test]
 fn entries_outlive_stop_remove_and_the_command() {
-    let (_clock, isolation) = still();
-    let command = builder("a").no_timeout().build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c.no_timeout());
     let entry = command.admit().unwrap();
     assert!(isolation.remove("a"));
     isolation.shutdown_now();
@@ -372,8 +349,7 @@ fn an_entry_moves_to_another_thread() {
     fn is_shared<T: Send + Sync>(value: T) -> T {
         value
     }
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let entry = is_shared(command.admit().unwrap());
     std::thread::scope(|scope| {
         let ended = scope.spawn(move || entry.verdict(true));
@@ -385,7 +361,6 @@ fn an_entry_moves_to_another_thread() {
 
 #[test]
 fn admission_never_waits_and_runs_no_fallback() {
-    let (_clock, isolation) = still();
     let permits = PermitConfig {
         max_wait: SECOND,
         partitions: Partitions {
@@ -394,11 +369,10 @@ fn admission_never_waits_and_runs_no_fallback() {
         },
         ..PermitConfig::from(2)
     };
-    let command = builder("a")
-        .permits(permits)
-        .fallback(|_| panic!("must not be called"))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| {
+        c.permits(permits)
+            .fallback(|_| panic!("must not be called"))
+    });
     let _entry = command.admit().unwrap();
     let error = command.admit().unwrap_err();
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::Permits));
@@ -602,10 +576,11 @@ fn totals_equal_the_verdicts_of_the_entries() {
         (Verdict::Ignored, Event::BadRequest),
     ];
     model(0..200, |rng| {
-        let (clock, isolation) = still();
-        let command = builder("a").permits(3).timeout(SECOND);
-        let command = command.configure(|c| c.breaker.mode = BreakerMode::Disabled);
-        let command = command.build(&isolation).unwrap();
+        let (clock, _isolation, command) = alone(|c| {
+            c.permits(3)
+                .timeout(SECOND)
+                .configure(|c| c.breaker.mode = BreakerMode::Disabled)
+        });
         let mut notified = EntryModel::default();
         for _ in 0..60 {
             let (now, held) = (clock.nanos(), notified.held.len());

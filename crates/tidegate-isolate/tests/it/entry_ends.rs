@@ -6,14 +6,13 @@ use tidegate_core::Parker;
 use tidegate_isolate::internal::{CallTerms, UntypedCommand};
 use tidegate_isolate::{Cause, CommandError, Event, Rejection, RequestContext, Verdict};
 
-use crate::support::{Numbers, SECOND, builder, counted, events, still};
+use crate::support::{Numbers, SECOND, alone, counted, events};
 
 type Ended = Result<(), CommandError<&'static str>>;
 
 #[test]
 fn an_entry_that_is_ended_reports_its_verdict_and_gives_the_permit_back() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(1));
     for verdict in [Verdict::Success, Verdict::Failure, Verdict::Ignored] {
         let ended: Ended = command.admit().unwrap().end(verdict);
         assert_eq!(ended, Ok(()));
@@ -27,8 +26,7 @@ fn an_entry_that_is_ended_reports_its_verdict_and_gives_the_permit_back() {
 
 #[test]
 fn an_entry_that_is_ended_too_late_is_an_error() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let entry = command.admit().unwrap();
     clock.advance(SECOND);
     let error = Ended::unwrap_err(entry.end(true));
@@ -41,8 +39,7 @@ fn an_entry_that_is_ended_too_late_is_an_error() {
 
 #[test]
 fn an_entry_with_a_verdict_is_only_dropped() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let entry = command.admit().unwrap();
     assert!(entry.verdict(true));
     clock.advance(SECOND);
@@ -60,8 +57,7 @@ fn an_entry_with_a_verdict_is_only_dropped() {
 
 #[test]
 fn an_entry_that_fails_is_counted_as_its_cause() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     for (cause, event) in [
         (Cause::Failed("down"), Event::Failure),
         (Cause::Panicked("out of ink".into()), Event::Failure),
@@ -78,8 +74,7 @@ fn an_entry_that_fails_is_counted_as_its_cause() {
 
 #[test]
 fn the_timer_wakes_a_future_that_holds_an_entry() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let mut entry = command.admit().unwrap();
     let parker = Parker::new();
     let waker = Waker::from(&parker);
@@ -96,8 +91,7 @@ fn the_timer_wakes_a_future_that_holds_an_entry() {
 
 #[test]
 fn a_stop_wakes_a_future_that_holds_an_entry_without_a_timeout() {
-    let (_clock, isolation) = still();
-    let command = builder("a").no_timeout().build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c.no_timeout());
     let mut entry = command.admit().unwrap();
     let parker = Parker::new();
     let waker = Waker::from(&parker);
@@ -113,8 +107,7 @@ fn a_stop_wakes_a_future_that_holds_an_entry_without_a_timeout() {
 
 #[test]
 fn an_entry_that_has_ended_wakes_nobody() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let parker = Parker::new();
     let waker = Waker::from(&parker);
     let mut first = command.admit().unwrap();
@@ -148,12 +141,7 @@ fn untyped(command: &Numbers) -> UntypedCommand {
 
 #[test]
 fn a_handle_without_types_makes_calls_of_the_same_command() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .permits(1)
-        .timeout(SECOND)
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(1).timeout(SECOND));
     let short = CallTerms {
         at_most: Some(SECOND / 4),
         ..CallTerms::default()
@@ -182,8 +170,7 @@ fn a_handle_without_types_makes_calls_of_the_same_command() {
 
 #[test]
 fn a_handle_without_types_makes_no_calls_after_the_end() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c);
     isolation.shutdown_now();
     let refused = untyped(&command).admit::<String>(CallTerms::default());
     let error = refused.unwrap_err();

@@ -11,7 +11,7 @@ use tidegate_loop::{EventLoop, Quiet};
 use tidegate_testkit::{Counter, DropCount, until};
 
 use crate::steps::Steps;
-use crate::support::{Numbers, SECOND, builder, counted, pool_of, still};
+use crate::support::{Numbers, SECOND, alone, builder, counted, pool_of, still};
 
 type Admitted = Result<Entry, CommandError<&'static str>>;
 
@@ -145,7 +145,6 @@ fn calls_that_wait_are_served_in_the_order_of_the_queue() {
 
 #[test]
 fn a_critical_call_waits_for_permits_that_are_reserved_for_it() {
-    let (_clock, isolation) = still();
     let (home, received) = (Steps::new(), Received::default());
     let permits = PermitConfig {
         partitions: Partitions {
@@ -154,7 +153,7 @@ fn a_critical_call_waits_for_permits_that_are_reserved_for_it() {
         },
         ..waiting(2)
     };
-    let command = builder("a").permits(permits).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(permits));
     let critical = |received: &Received| {
         let call = command.call().criticality(Criticality::Critical);
         call.admit_or_wait(&home.home(), received.closure(9))
@@ -174,13 +173,12 @@ fn a_critical_call_waits_for_permits_that_are_reserved_for_it() {
 
 #[test]
 fn a_call_that_leaves_frees_its_place_at_once() {
-    let (_clock, isolation) = still();
     let (home, received) = (Steps::new(), Received::default());
     let permits = PermitConfig {
         max_waiting: 1,
         ..waiting(1)
     };
-    let command = builder("a").permits(permits).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(permits));
     let first = command.admit().unwrap();
     let (drops, dropped) = (Counter::new(), Received::default());
     let (guard, closure) = (DropCount::new(&drops), dropped.closure(1));
@@ -356,18 +354,14 @@ fn what_denies_a_call_is_received_too() {
 
 #[test]
 fn a_probe_that_leaves_the_queue_opens_the_breaker_again_unless_it_is_abandoned() {
-    let (clock, isolation) = still();
     let (home, received) = (Steps::new(), Received::default());
     let touchy = BreakerConfig {
         window: BreakerWindow::Count(5),
         min_calls: 1,
         ..BreakerConfig::default()
     };
-    let command = builder("a")
-        .permits(waiting(2))
-        .breaker(touchy)
-        .no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) =
+        alone(|c| c.permits(waiting(2)).breaker(touchy).no_timeout());
     let [fails, holds] = [(); 2].map(|()| command.admit().unwrap());
     command.configure(|c| c.permits.limit = 1).unwrap();
     assert!(fails.verdict(false));

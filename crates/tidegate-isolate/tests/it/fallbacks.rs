@@ -16,7 +16,7 @@ use tidegate_isolate::{
 use tidegate_testkit::{Gate, block_on};
 
 use crate::support::{
-    Numbers, SECOND, builder, counted, hold, poll_once, pool_of, still, with_properties,
+    Numbers, SECOND, alone, builder, counted, hold, poll_once, pool_of, still, tunable,
 };
 
 type Failed = CommandError<&'static str>;
@@ -125,9 +125,7 @@ fn a_refused_future_has_an_async_fallback() {
 
 #[test]
 fn an_async_fallback_that_fails_stands_beside_the_cause() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback_async(|_| ready(Err("neither")));
-    let command = command.build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback_async(|_| ready(Err("neither"))));
     let answers = [
         command.run(|_| Err("no")),
         block_on("it", command.run_async(|_| ready(Err("no")))),
@@ -199,14 +197,15 @@ fn an_async_fallback_has_a_timeout() {
 
 #[test]
 fn an_async_fallback_has_a_timeout_on_threads() {
-    let (clock, isolation) = still();
     let (inside, leave) = (Gate::new(), Gate::new());
     let mine = inside.clone();
     let dropped = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&dropped);
-    let command = builder("a").threads(pool_of(1, 0)).timeout(SECOND);
-    let command = command.fallback_async(move |_| Never(mine.clone(), Arc::clone(&count)));
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| {
+        c.threads(pool_of(1, 0))
+            .timeout(SECOND)
+            .fallback_async(move |_| Never(mine.clone(), Arc::clone(&count)))
+    });
     let held = hold(&command, &leave);
     clock.jump(SECOND);
     inside.wait();
@@ -220,8 +219,7 @@ fn an_async_fallback_has_a_timeout_on_threads() {
 
 #[test]
 fn the_timeout_of_a_fallback_is_a_setting() {
-    let (properties, isolation) = with_properties();
-    let command = builder("a").build(&isolation).unwrap();
+    let (properties, isolation, command) = tunable(|c| c);
     assert_eq!(command.config().fallback_timeout, Some(SECOND));
     let name = "hystrix.command.a.fallback.timeoutInMilliseconds";
     properties.set(name, "250").unwrap();
@@ -267,8 +265,7 @@ fn shutting_down_ends_a_fallback_that_a_future_awaits() {
 
 #[test]
 fn an_async_fallback_on_a_loop_thread_is_refused_unless_it_is_ready() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let at_once = command.call().fallback_async(|_| ready(Ok(3)));
     assert_eq!(Blocking::forbid(|| at_once.run(|_| Err("no"))), Ok(3));
     let slow = command.call().fallback_async(|_| later(3));
@@ -288,9 +285,7 @@ fn an_async_fallback_on_a_loop_thread_is_refused_unless_it_is_ready() {
 
 #[test]
 fn a_queued_call_that_a_loop_makes_and_is_refused_has_its_async_fallback() {
-    let (_clock, isolation) = still();
-    let command = builder("a").threads(pool_of(1, 0)).build(&isolation);
-    let command = command.unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 0)));
     let leave = Gate::new();
     let _held = hold(&command, &leave);
     let request = RequestContext::new();
@@ -349,9 +344,7 @@ fn a_call_dropped_in_its_fallback_gives_the_permits_back() {
 
 #[test]
 fn calls_that_share_a_run_receive_the_result_of_its_fallback() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback_async(|_| later(3)).build(&isolation);
-    let command = command.unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback_async(|_| later(3)));
     let request = RequestContext::new();
     let call = || command.call().context(&request).cache_key("k");
     let mut first = pin!(call().run_async(|_| ready(Err("no"))));
@@ -384,8 +377,7 @@ impl Drop for Bomb {
 
 #[test]
 fn a_panic_in_the_future_of_a_fallback_is_contained() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     for in_poll in [true, false] {
         let call = || command.call().fallback_async(move |_| Bomb { in_poll });
         let answers = [
@@ -413,9 +405,7 @@ fn a_panic_in_the_future_of_a_fallback_is_contained() {
 
 #[test]
 fn wrappers_await_an_async_fallback() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback_async(|_| later(3)).build(&isolation);
-    let command = command.unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback_async(|_| later(3)));
     let retry = Retry::attempts(2);
     assert_eq!(
         retry.run(command.call(), |call| call.run(|_| Err("no"))),

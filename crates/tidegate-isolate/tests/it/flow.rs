@@ -9,12 +9,11 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::Gate;
 
-use crate::support::{Numbers, builder, counted, events, still};
+use crate::support::{Numbers, alone, builder, counted, events, still};
 
 #[test]
 fn success() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     assert_eq!(command.run(|_| Ok(7)), Ok(7));
     assert_eq!(counted(&command), [(Event::Success, 1)]);
     let snapshot = command.snapshot();
@@ -51,8 +50,7 @@ fn failure_and_fallback() {
 
 #[test]
 fn failure_without_a_fallback_keeps_the_cause() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let error = command.run(|_| Err("no")).unwrap_err();
     assert_eq!(error.cause(), &Cause::Failed("no"));
     assert_eq!(error.fallback(), Some(&FallbackError::Missing));
@@ -72,8 +70,7 @@ fn failure_without_a_fallback_keeps_the_cause() {
 
 #[test]
 fn a_panic_is_a_failure_with_its_message() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let error = command.run(|_| panic!("out of ink")).unwrap_err();
     assert_eq!(error.cause(), &Cause::Panicked("out of ink".into()));
     assert!(error.is_failed());
@@ -83,12 +80,10 @@ fn a_panic_is_a_failure_with_its_message() {
 
 #[test]
 fn a_bad_request_has_no_fallback_and_is_no_failure() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .bad_request_when(|error| *error == "your fault")
-        .fallback(|_| panic!("must not be called"))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| {
+        c.bad_request_when(|error| *error == "your fault")
+            .fallback(|_| panic!("must not be called"))
+    });
     let error = command.run(|_| Err("your fault")).unwrap_err();
     assert!(error.is_bad_request() && error.fallback().is_none());
     assert_eq!(
@@ -125,12 +120,10 @@ fn a_fallback_that_fails_or_panics_stands_beside_the_cause() {
 
 #[test]
 fn a_switched_off_fallback_is_counted_and_reported() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .fallback(|_| Ok(1))
-        .configure(|c| c.fallback_enabled = false)
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| {
+        c.fallback(|_| Ok(1))
+            .configure(|c| c.fallback_enabled = false)
+    });
     let error = command.run(|_| Err("no")).unwrap_err();
     assert_eq!(error.fallback(), Some(&FallbackError::Disabled));
     assert!(error.events().contains(Event::FallbackDisabled));
@@ -194,8 +187,7 @@ fn a_short_circuit_runs_nothing_and_is_not_counted_as_health() {
 
 #[test]
 fn full_permits_refuse_without_running() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(1));
     let (inside, go_on) = (Gate::new(), Gate::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -230,8 +222,7 @@ fn full_permits_refuse_without_running() {
 
 #[test]
 fn rejections_and_failures_trip_the_breaker_and_a_probe_closes_it() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c);
     for _ in 0..20 {
         let _ = command.run(|_| Err("down"));
     }
@@ -277,8 +268,7 @@ fn rejections_of_a_full_bulkhead_open_a_breaker_unless_it_leaves_them_out() {
 
 #[test]
 fn a_probe_that_panics_opens_the_breaker_again() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c);
     for _ in 0..20 {
         let _ = command.run(|_| Err("down"));
     }
@@ -289,8 +279,7 @@ fn a_probe_that_panics_opens_the_breaker_again() {
 
 #[test]
 fn a_call_has_its_own_fallback_that_owns_its_input() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| Ok(0)).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| Ok(0)));
     let last_seen = [4, 5];
     let answer = command
         .call()
@@ -302,8 +291,7 @@ fn a_call_has_its_own_fallback_that_owns_its_input() {
 
 #[test]
 fn a_call_can_be_observed() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| Ok(0)).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| Ok(0)));
     let seen = Arc::new(Mutex::new(Vec::new()));
     for answer in [Ok(1), Err("no")] {
         let tell = Arc::clone(&seen);
@@ -318,8 +306,7 @@ fn a_call_can_be_observed() {
 
 #[test]
 fn queue_returns_a_completion() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     assert_eq!(command.queue(|_| Ok(5)).wait().unwrap(), 5);
     let error = command.queue(|_| Err("no")).wait().unwrap_err();
     assert!(error.failure().is_some_and(|error| error.is_failed()));
@@ -327,16 +314,14 @@ fn queue_returns_a_completion() {
 
 #[test]
 fn totals_equal_what_was_run() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .permits(2)
-        .breaker(BreakerConfig {
-            mode: BreakerMode::MetricsOnly,
-            ..BreakerConfig::default()
-        })
-        .fallback(|_| Ok(0))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| {
+        c.permits(2)
+            .breaker(BreakerConfig {
+                mode: BreakerMode::MetricsOnly,
+                ..BreakerConfig::default()
+            })
+            .fallback(|_| Ok(0))
+    });
     let (ran, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -375,15 +360,13 @@ fn totals_equal_what_was_run() {
 
 #[test]
 fn a_rate_limit_says_when_to_come_back() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .rate(tidegate_isolate::RateConfig {
+    let (clock, _isolation, command) = alone(|c| {
+        c.rate(tidegate_isolate::RateConfig {
             calls: 10,
             per: Duration::from_secs(1),
             burst: 1,
         })
-        .build(&isolation)
-        .unwrap();
+    });
     assert_eq!(command.run(|_| Ok(1)), Ok(1));
     let error = command.run(|_| Ok(1)).unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_millis(100)));

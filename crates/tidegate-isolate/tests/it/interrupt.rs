@@ -14,7 +14,7 @@ use tidegate_isolate::{
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, until};
 
-use crate::support::{Answer, Numbers, SECOND, builder, poll_once, pool, pool_of, still};
+use crate::support::{Answer, Numbers, SECOND, alone, builder, poll_once, pool, pool_of, still};
 
 /// A command with these threads, and whether its setting allows interrupts.
 fn command(isolation: &Isolation, threads: usize, allows: bool) -> Numbers {
@@ -132,8 +132,7 @@ fn a_late_interrupt_reaches_no_other_call() {
 /// A future is cancelled by dropping it, so a handle that it ignores must not say otherwise.
 #[test]
 fn the_handle_of_a_future_says_that_its_work_has_begun_and_cannot_be_cancelled() {
-    let (_clock, isolation) = still();
-    let command = builder("a").no_timeout().build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.no_timeout());
     let mut call = command.call();
     let handle = call.handle();
     let mut future = Box::pin(call.run_async(|_| std::future::pending()));
@@ -357,8 +356,7 @@ fn a_cancel_ends_the_attempts_of_a_retry() {
 
 #[test]
 fn a_cancel_ends_the_pause_before_a_retry() {
-    let (clock, isolation) = still();
-    let command = builder("a").no_timeout().build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.no_timeout());
     let retry = Retry::attempts(5).backoff(SECOND, 1.0).when(|_| true);
     let tried = Counter::new();
     let pauses = || until("the caller pauses", || clock.next_deadline().is_some());
@@ -498,11 +496,7 @@ fn a_batch_is_cancelled_with_the_last_of_its_callers() {
 
 #[test]
 fn a_refused_call_and_a_closed_isolation_are_too_late_to_cancel() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 0))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 0)));
     let held = Held::default();
     let (answer, _handle) = held.queue(&command);
     let mut call = command.call();

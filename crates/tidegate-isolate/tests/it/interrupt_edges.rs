@@ -8,7 +8,9 @@ use tidegate_core::CancelToken;
 use tidegate_isolate::{CallHandle, CancelOutcome, Cause, Event, Interrupt, RequestContext, Retry};
 use tidegate_testkit::{Bomb, Counter, Gate, Log, until};
 
-use crate::support::{Answer, Numbers, SECOND, builder, counted, hold, pool, pool_of, still};
+use crate::support::{
+    Answer, Numbers, SECOND, alone, builder, counted, hold, pool, pool_of, still,
+};
 
 fn command(isolation: &tidegate_isolate::Isolation, threads: usize) -> Numbers {
     let command = builder("a").threads(pool_of(threads, 8)).no_timeout();
@@ -94,9 +96,7 @@ fn a_blocking_caller_of_a_shared_run_has_a_say_in_the_interrupt() {
 
 #[test]
 fn a_run_that_never_began_has_not_begun_for_any_of_its_callers() {
-    let (clock, isolation) = still();
-    let command = builder("a").threads(pool_of(1, 8)).timeout(SECOND);
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 8)).timeout(SECOND));
     let go_on = Gate::new();
     let mut held = command.call().timeout(SECOND * 1000);
     let (inside, gate, here) = (Gate::new(), go_on.clone(), held.handle());

@@ -9,7 +9,9 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Gate, Log};
 
-use crate::support::{SECOND, builder, by_group, hold, pool, pool_of, still, with_properties};
+use crate::support::{
+    SECOND, alone, builder, by_group, hold, pool, pool_of, still, with_properties,
+};
 
 #[test]
 fn a_command_needs_a_group_and_a_name() {
@@ -382,8 +384,7 @@ fn a_removed_command_that_changes_to_threads_has_a_pool_of_its_own() {
 
 #[test]
 fn idle_keys_give_their_histograms_back() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c);
     command.run(|_| Ok(1)).unwrap();
     assert_eq!(command.snapshot().lent_bytes, 4096);
     assert_eq!(isolation.reclaim(), 0, "it is in use");

@@ -13,7 +13,6 @@ mod abandoned_calls;
 mod asynchronous;
 mod attempts;
 mod blocking_user_code;
-mod breaker_model;
 mod cache;
 mod call_context;
 mod chaos;

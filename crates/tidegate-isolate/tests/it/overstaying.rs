@@ -10,7 +10,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Counter, Gate, until};
 
-use crate::support::{SECOND, builder, counted, events, still};
+use crate::support::{SECOND, alone, builder, counted, events};
 
 /// A breaker that opens with the first failure, for five seconds.
 fn touchy() -> BreakerConfig {
@@ -28,9 +28,7 @@ fn stays(snapshot: &CommandSnapshot) -> (usize, usize, Option<Duration>) {
 
 #[test]
 fn a_timeout_is_reported_at_the_deadline_and_the_permit_stays() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(1).timeout(SECOND).breaker(touchy());
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(1).timeout(SECOND).breaker(touchy()));
     let entry = command.admit().unwrap();
     clock.advance(SECOND - Duration::from_nanos(1));
     assert_eq!(stays(&command.snapshot()), (1, 0, None));
@@ -55,9 +53,7 @@ fn a_timeout_is_reported_at_the_deadline_and_the_permit_stays() {
 
 #[test]
 fn a_caller_that_leaves_is_reported_at_once_and_the_permit_stays() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(1).timeout(SECOND).build(&isolation);
-    let command = command.unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(1).timeout(SECOND));
     let entry = command.admit().unwrap();
     clock.advance(SECOND / 4);
     let (own, hooks) = (command.clone(), Counter::new());
@@ -82,8 +78,7 @@ fn a_caller_that_leaves_is_reported_at_once_and_the_permit_stays() {
 
 #[test]
 fn a_stream_after_its_verdict_does_not_overstay() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let entry = command.admit().unwrap();
     assert!(entry.verdict(true) && !entry.cancel());
     clock.advance(SECOND * 9);
@@ -107,9 +102,7 @@ fn adaptive() -> PermitConfig {
 
 #[test]
 fn slow_readers_do_not_shrink_an_adaptive_limit() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(adaptive()).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(adaptive()).no_timeout());
     let limit = || command.snapshot().limit;
     let before = limit();
     for _ in 0..50 {
@@ -125,15 +118,14 @@ fn slow_readers_do_not_shrink_an_adaptive_limit() {
 
 #[test]
 fn what_a_caller_has_used_is_left_out_of_the_time_of_its_call() {
-    let (clock, isolation) = still();
     let breaker = BreakerConfig {
         slow_call: Some(SECOND),
         slow_percent: 50,
         min_calls: 2,
         ..BreakerConfig::default()
     };
-    let command = builder("a").permits(adaptive()).breaker(breaker);
-    let command = command.timeout(SECOND * 60).build(&isolation).unwrap();
+    let (clock, _isolation, command) =
+        alone(|c| c.permits(adaptive()).breaker(breaker).timeout(SECOND * 60));
     let limit = || command.snapshot().limit;
     let before = limit();
     for _ in 0..20 {
@@ -166,9 +158,7 @@ fn what_a_caller_has_used_is_left_out_of_the_time_of_its_call() {
 
 #[test]
 fn a_call_that_its_holder_reports_as_timed_out_is_a_dropped_sample() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(adaptive()).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(adaptive()).no_timeout());
     let before = command.snapshot().limit;
     let entry = command.admit().unwrap();
     clock.advance(Duration::from_millis(1));
@@ -178,8 +168,7 @@ fn a_call_that_its_holder_reports_as_timed_out_is_a_dropped_sample() {
 
 #[test]
 fn a_probe_whose_caller_leaves_opens_the_breaker_again() {
-    let (clock, isolation) = still();
-    let command = builder("a").breaker(touchy()).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.breaker(touchy()));
     assert!(command.admit().unwrap().verdict(false));
     clock.advance(Duration::from_millis(5_001));
     let probe = command.admit().unwrap();
@@ -191,8 +180,7 @@ fn a_probe_whose_caller_leaves_opens_the_breaker_again() {
 
 #[test]
 fn a_stop_reports_entries_without_a_timeout_as_cancelled() {
-    let (_clock, isolation) = still();
-    let command = builder("a").no_timeout().build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c.no_timeout());
     let entry = command.admit().unwrap();
     isolation.shutdown_now();
     assert_eq!(counted(&command), [(Event::Cancelled, 1)]);
@@ -234,8 +222,7 @@ fn listeners_that_block_do_not_delay_the_report_of_a_timeout() {
 
 #[test]
 fn an_entry_that_ends_after_its_timeout_is_counted_once() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let [one, two, three] = [(); 3].map(|()| command.admit().unwrap());
     clock.advance(SECOND);
     assert_eq!(counted(&command), [(Event::Timeout, 3)]);
@@ -268,8 +255,7 @@ impl MetricVisitor for Gauges {
 
 #[test]
 fn metrics_and_dump_show_overstaying_calls_and_their_age() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c.timeout(SECOND));
     let entry = command.admit().unwrap();
     clock.advance(SECOND * 5);
     let mut gauges = Gauges::default();

@@ -11,13 +11,11 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Counter, explode};
 
-use crate::support::{SECOND, builder, poll_once, pool_of, still};
+use crate::support::{SECOND, alone, builder, poll_once, pool_of};
 
 #[test]
 fn of_work_and_fallbacks_in_place() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| explode()).build(&isolation);
-    let command = command.unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| explode()));
     let error = command.run(|_| explode()).unwrap_err();
     assert!(matches!(error.cause(), Cause::Panicked(_)));
     assert!(matches!(error.fallback(), Some(FallbackError::Panicked(_))));
@@ -27,9 +25,7 @@ fn of_work_and_fallbacks_in_place() {
 
 #[test]
 fn of_work_on_threads() {
-    let (_clock, isolation) = still();
-    let command = builder("a").threads(pool_of(1, 4)).build(&isolation);
-    let command = command.unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(1, 4)));
     let error = command.run(|_| explode()).unwrap_err();
     assert!(matches!(error.cause(), Cause::Panicked(_)));
     assert!(command.queue(|_| explode()).wait().is_err());
@@ -39,8 +35,7 @@ fn of_work_on_threads() {
 
 #[test]
 fn of_futures() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let mut future = pin!(command.run_async(|_| async { explode() }));
     let Poll::Ready(Err(error)) = poll_once(future.as_mut()) else {
         panic!("it has ended");

@@ -13,11 +13,10 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Gate, Log};
 
-use crate::support::{builder, poll_once, still, while_inside};
+use crate::support::{alone, builder, poll_once, while_inside};
 
 #[test]
 fn what_matters_most_is_refused_last() {
-    let (_clock, isolation) = still();
     let partitions = Partitions {
         normal: 0.25,
         high: 0.25,
@@ -28,7 +27,7 @@ fn what_matters_most_is_refused_last() {
         partitions,
         ..PermitConfig::default()
     };
-    let command = builder("a").permits(config).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(config));
     let passes = |criticality| {
         command
             .call()
@@ -51,17 +50,12 @@ fn what_matters_most_is_refused_last() {
 
 #[test]
 fn a_call_waits_for_a_permit_and_its_wait_is_a_figure_of_its_own() {
-    let (clock, isolation) = still();
     let config = PermitConfig {
         limit: 1,
         max_wait: Duration::from_millis(500),
         ..PermitConfig::default()
     };
-    let command = builder("a")
-        .permits(config)
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(config).no_timeout());
     let (inside, go_on) = (Gate::new(), Gate::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -91,17 +85,12 @@ fn a_call_waits_for_a_permit_and_its_wait_is_a_figure_of_its_own() {
 
 #[test]
 fn a_wait_that_is_over_is_a_refusal() {
-    let (clock, isolation) = still();
     let config = PermitConfig {
         limit: 1,
         max_wait: Duration::from_millis(5),
         ..PermitConfig::default()
     };
-    let command = builder("a")
-        .permits(config)
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(config).no_timeout());
     while_inside(&command, 1, || {
         std::thread::scope(|scope| {
             let sleepers = clock.sleepers();
@@ -117,8 +106,7 @@ fn a_wait_that_is_over_is_a_refusal() {
 
 #[test]
 fn a_lower_limit_acts_at_once() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(3).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(3));
     while_inside(&command, 2, || {
         command.configure(|c| c.permits.limit = 2).unwrap();
         assert!(command.run(|_| Ok(1)).unwrap_err().is_rejected());
@@ -129,16 +117,11 @@ fn a_lower_limit_acts_at_once() {
 
 #[test]
 fn an_adaptive_limit_follows_the_calls() {
-    let (clock, isolation) = still();
     let limit = AdaptiveLimit {
         window: None,
         ..AdaptiveLimit::aimd()
     };
-    let command = builder("a")
-        .adaptive(limit)
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.adaptive(limit).no_timeout());
     assert_eq!(command.snapshot().limit, 20);
     while_inside(&command, 10, || {
         let turn = clock.clone();
@@ -201,12 +184,7 @@ fn each_move_of_an_adaptive_limit_is_an_event_with_time_and_reason() {
 
 #[test]
 fn a_limit_becomes_adaptive_and_fixed_again_while_it_is_used() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .permits(3)
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(3).no_timeout());
     let each_call = AdaptiveLimit {
         window: None,
         ..AdaptiveLimit::aimd()
@@ -252,7 +230,7 @@ fn a_limit_becomes_adaptive_and_fixed_again_while_it_is_used() {
     assert_eq!(set(Some(each_call)), 20);
     let wrong = AdaptiveLimit {
         min: 0,
-        ..AdaptiveLimit::vegas()
+        ..AdaptiveLimit::aimd()
     };
     let error = command.configure(|c| c.permits.adaptive = Some(wrong));
     assert_eq!(error.unwrap_err().property(), "limit.min");
@@ -268,8 +246,7 @@ fn a_hook_left_on_the_token_is_dropped_after_the_permit_is_back() {
             *self.1.lock().unwrap() = Some(self.0.snapshot().active);
         }
     }
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.permits(1));
     let seen = Arc::new(Mutex::new(None));
     let looks = Looks(command.clone(), Arc::clone(&seen));
     let left = Arc::new(Mutex::new(None));
@@ -285,11 +262,7 @@ fn a_hook_left_on_the_token_is_dropped_after_the_permit_is_back() {
 
 #[test]
 fn a_command_with_threads_refuses_work_in_place() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(Default::default())
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.threads(Default::default()));
     let error = command.run_in_place(|_| Ok(1)).unwrap_err();
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
     let ran = Arc::new(AtomicBool::new(false));

@@ -14,13 +14,11 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Counter, Gate, until};
 
-use crate::support::{builder, cause, hold, poll_once, pool, pool_of, still, with_properties};
+use crate::support::{alone, builder, cause, hold, poll_once, pool, pool_of, still, tunable};
 
 #[test]
 fn a_full_queue_and_a_reached_threshold_are_distinguished() {
-    let (_clock, isolation) = still();
-    let command = builder("a").threads(pool_of(1, 2)).build(&isolation);
-    let command = command.unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 2)));
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     let waiting: Vec<_> = (0..2).map(|_| command.queue(|_| Ok(1))).collect();
@@ -64,15 +62,15 @@ fn a_full_queue_and_a_reached_threshold_are_distinguished() {
 
 #[test]
 fn permits_reserved_for_other_calls_are_a_cause_of_their_own() {
-    let (_clock, isolation) = still();
-    let command = builder("a").threads(PoolConfig {
-        partitions: Partitions {
-            high: 0.5,
-            ..Partitions::default()
-        },
-        ..pool_of(2, 0)
+    let (_clock, _isolation, command) = alone(|c| {
+        c.threads(PoolConfig {
+            partitions: Partitions {
+                high: 0.5,
+                ..Partitions::default()
+            },
+            ..pool_of(2, 0)
+        })
     });
-    let command = command.build(&isolation).unwrap();
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     let refused = command.queue(|_| Ok(1));
@@ -87,14 +85,12 @@ fn permits_reserved_for_other_calls_are_a_cause_of_their_own() {
 
 #[test]
 fn a_closed_pool_says_nothing_of_the_dependency() {
-    let (_clock, isolation) = still();
     let breaker = BreakerConfig {
         window: BreakerWindow::Count(5),
         min_calls: 1,
         ..BreakerConfig::default()
     };
-    let command = builder("a").threads(pool_of(1, 1)).breaker(breaker);
-    let command = command.build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(1, 1)).breaker(breaker));
     drop(isolation.shutdown(Duration::ZERO));
     for _ in 0..3 {
         let error = command.run(|_| Ok(1)).unwrap_err();
@@ -107,11 +103,8 @@ fn a_closed_pool_says_nothing_of_the_dependency() {
 
 #[test]
 fn completed_calls_are_those_that_ran() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 2))
-        .timeout(Duration::from_millis(10));
-    let command = command.build(&isolation).unwrap();
+    let (clock, isolation, command) =
+        alone(|c| c.threads(pool_of(1, 2)).timeout(Duration::from_millis(10)));
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     let queued = command.queue(|_| panic!("must not run"));
@@ -132,8 +125,7 @@ fn completed_calls_are_those_that_ran() {
 
 #[test]
 fn a_cache_key_without_a_request_is_counted() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| Ok(9)).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| Ok(9)));
     let error = command.call().cache_key("x").run(|_| Ok(1)).unwrap_err();
     assert_eq!(error.cause(), &Cause::NoRequest, "no fallback hides it");
     assert!(
@@ -155,8 +147,7 @@ fn a_cache_key_without_a_request_is_counted() {
 
 #[test]
 fn a_timeout_of_zero_says_what_to_do_instead() {
-    let (properties, isolation) = with_properties();
-    let command = builder("a").build(&isolation).unwrap();
+    let (properties, _isolation, command) = tunable(|c| c);
     let name = "hystrix.command.a.execution.isolation.thread.timeoutInMilliseconds";
     let error = properties.set(name, "0").unwrap_err();
     let advice = "`execution.timeout.enabled` to false";
@@ -169,8 +160,7 @@ fn a_timeout_of_zero_says_what_to_do_instead() {
 
 #[test]
 fn fixed_settings_are_described_in_the_error() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let error = command.configure(|c| c.breaker.window = BreakerWindow::Count(5));
     let notified = "a: breaker.window is the last 5 calls: it is fixed for the life of the key";
     assert_eq!(error.unwrap_err().to_string(), notified);
@@ -293,9 +283,7 @@ fn a_late_future_whose_drop_panics_keeps_the_verdict_of_the_probe() {
 
 #[test]
 fn nothing_is_tried_again_after_the_end() {
-    let (_clock, isolation) = still();
-    let command = builder("a").threads(pool_of(1, 0)).build(&isolation);
-    let command = command.unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(1, 0)));
     assert!(
         isolation
             .shutdown(Duration::ZERO)
@@ -341,8 +329,7 @@ fn an_attempt_that_meets_the_end_is_the_last() {
         (|isolation| Isolation::shutdown_now(isolation)) as fn(&Isolation),
         |isolation| drop(isolation.shutdown(Duration::ZERO)),
     ] {
-        let (_clock, isolation) = still();
-        let command = builder("a").build(&isolation).unwrap();
+        let (_clock, isolation, command) = alone(|c| c);
         let tries = Arc::new(AtomicU32::new(0));
         let (count, ending) = (Arc::clone(&tries), isolation.clone());
         let work = move |_: &_| {
@@ -370,9 +357,7 @@ fn an_attempt_that_meets_the_end_is_the_last() {
 
 #[test]
 fn what_a_thread_must_not_do_is_not_tried_again() {
-    let (_clock, isolation) = still();
-    let command = builder("a").threads(pool_of(1, 0)).build(&isolation);
-    let command = command.unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 0)));
     let budget = RetryBudget::new(100, 100);
     let error = tidegate_core::Blocking::forbid(|| {
         let retry = Retry::attempts(5).budget(&budget);

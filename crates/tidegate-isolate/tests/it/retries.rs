@@ -13,14 +13,13 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Bomb, Gate, block_on, until};
 
-use crate::support::{SECOND, builder, poll_once, still};
+use crate::support::{SECOND, alone, builder, poll_once};
 
 type Call = tidegate_isolate::Call<u32, &'static str>;
 
 #[test]
 fn tries_again_until_it_succeeds() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| Ok(99)).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| Ok(99)));
     let tries = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&tries);
     let work = move |_: &_| match count.fetch_add(1, Ordering::Relaxed) {
@@ -39,8 +38,7 @@ fn tries_again_until_it_succeeds() {
 
 #[test]
 fn the_fallback_comes_after_the_last_attempt() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| Ok(99)).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| Ok(99)));
     let answer = Retry::attempts(3).run(command.call(), |call| call.run(|_| Err("no")));
     assert_eq!(answer, Ok(99));
     let totals = command.snapshot().totals;
@@ -52,8 +50,7 @@ fn the_fallback_comes_after_the_last_attempt() {
 
 #[test]
 fn an_empty_budget_ends_it() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| Ok(99)).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| Ok(99)));
     let budget = RetryBudget::new(0, 1);
     for failures in [2, 3] {
         let retry = Retry::attempts(10).budget(&budget);
@@ -65,11 +62,7 @@ fn an_empty_budget_ends_it() {
 
 #[test]
 fn a_bad_request_is_not_tried_again() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .bad_request_when(|_| true)
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.bad_request_when(|_| true));
     let error = Retry::attempts(3).run(command.call(), |call| call.run(|_| Err("you")));
     assert!(error.unwrap_err().is_bad_request());
     assert_eq!(command.snapshot().totals[Event::BadRequest], 1);
@@ -77,8 +70,7 @@ fn a_bad_request_is_not_tried_again() {
 
 #[test]
 fn pauses_grow_between_retries() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c);
     let retry = Retry::attempts(3).backoff(Duration::from_millis(10), 3.0);
     let retry = retry.jitter(0.0);
     std::thread::scope(|scope| {
@@ -94,8 +86,7 @@ fn pauses_grow_between_retries() {
 
 #[test]
 fn a_slow_first_attempt_gets_a_second_beside_it() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c);
     for _ in 0..20 {
         let turn = clock.clone();
         command
@@ -130,9 +121,7 @@ fn a_slow_first_attempt_gets_a_second_beside_it() {
 
 #[test]
 fn of_two_attempts_that_fail_the_first_cause_is_kept() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(1).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(1).no_timeout());
     for _ in 0..20 {
         command.run(|_| Ok(0)).unwrap();
     }
@@ -163,12 +152,7 @@ fn of_two_attempts_that_fail_the_first_cause_is_kept() {
 
 #[test]
 fn without_figures_there_is_no_second_attempt() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .no_timeout()
-        .fallback(|_| Ok(5))
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.no_timeout().fallback(|_| Ok(5)));
     let hedge = Hedge::default();
     let attempt = |call: Call| call.run_async(|_| async { Err("no") });
     let mut hedged = pin!(hedge.run_async(command.call(), attempt));
@@ -187,8 +171,7 @@ fn without_figures_there_is_no_second_attempt() {
 
 #[test]
 fn a_future_is_tried_again_after_a_pause() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c);
     let tries = AtomicU32::new(0);
     let retry = Retry::attempts(3).backoff(Duration::from_millis(10), 1.0);
     let mut answer = pin!(retry.jitter(0.0).run_async(command.call(), |call| {
@@ -211,13 +194,12 @@ fn a_future_is_tried_again_after_a_pause() {
 
 #[test]
 fn a_second_attempt_on_threads_wins_and_the_first_is_cancelled() {
-    let (clock, isolation) = still();
     let pool = PoolConfig {
         core: 2,
         queue: 4,
         ..PoolConfig::default()
     };
-    let command = builder("a").threads(pool).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.threads(pool));
     command
         .configure(|config| config.interrupt_on_cancel = true)
         .unwrap();
@@ -258,8 +240,7 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_cancelled() {
 
 #[test]
 fn a_pause_ends_with_the_isolation() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c);
     let retry = Retry::attempts(2).backoff(Duration::from_secs(9), 1.0);
     let attempt = |call: Call| call.run_async(|_| async { Err("no") });
     let mut call = pin!(retry.run_async(command.call(), attempt));
@@ -286,8 +267,7 @@ fn pauses_of_retries_do_not_overflow() {
 
 #[test]
 fn a_predicate_decides_what_is_tried_again() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c);
     let retry = Retry::attempts(5).when(|error| error.failure() == Some(&"busy"));
     let mut errors = ["busy", "busy", "gone", "busy"].into_iter();
     let error = retry.run(command.call(), |call| {
@@ -310,8 +290,7 @@ fn a_predicate_decides_what_is_tried_again() {
 
 #[test]
 fn a_predicate_that_panics_is_a_no() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|_| Ok(9)).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.fallback(|_| Ok(9)));
     let budget = RetryBudget::new(0, 1);
     let retries = [
         Retry::attempts(3).when(|_| panic!("on purpose")),
@@ -327,8 +306,7 @@ fn a_predicate_that_panics_is_a_no() {
 
 /// Polls a retry until it is ready, and returns how long it paused, in milliseconds.
 fn paused(retry: &Retry<&'static str>, errors: &[&'static str]) -> u64 {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c);
     let mut errors = errors.iter();
     let mut call = pin!(retry.run_async(command.call(), |call: Call| {
         let answer = errors.next().map_or(Ok(1), |error| Err(*error));
@@ -359,13 +337,12 @@ fn a_retry_waits_for_the_given_retry_after() {
 
 #[test]
 fn a_retry_waits_for_the_rate_limit_of_its_command() {
-    let (clock, isolation) = still();
     let rate = RateConfig {
         calls: 1,
         per: SECOND,
         burst: 1,
     };
-    let command = builder("a").rate(rate).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.rate(rate));
     command.run(|_| Ok(1)).unwrap();
     let retry = Retry::attempts(2);
     let mut call = pin!(retry.run_async(command.call(), |call: Call| {
@@ -380,8 +357,7 @@ fn a_retry_waits_for_the_rate_limit_of_its_command() {
 
 #[test]
 fn a_hint_that_is_too_long_ends_the_retries() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c);
     let budget = RetryBudget::new(0, 1);
     let retry = Retry::attempts(3).longest(SECOND).budget(&budget);
     let retry = retry.retry_after(|_| Some(SECOND + Duration::from_nanos(1)));
@@ -423,8 +399,7 @@ fn jitter_stays_in_its_bounds_and_differs() {
 
 #[test]
 fn a_retry_is_paid_for_when_it_is_decided() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let budget = RetryBudget::new(0, 1);
     let retry = Retry::attempts(2).backoff(SECOND, 1.0).budget(&budget);
     let attempt = |call: Call| call.run_async(|_| async { Err("no") });
@@ -440,8 +415,7 @@ fn a_retry_is_paid_for_when_it_is_decided() {
 
 #[test]
 fn a_thread_that_must_not_block_makes_no_retry_that_comes_too_early() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = alone(|c| c);
     let budget = RetryBudget::new(0, 9);
     let retry = Retry::attempts(3).budget(&budget).backoff(SECOND, 1.0);
     let run = |retry: &Retry<_>| {
@@ -459,8 +433,7 @@ fn a_thread_that_must_not_block_makes_no_retry_that_comes_too_early() {
 
 #[test]
 fn a_pause_of_a_caller_that_blocks_ends_with_the_isolation() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c);
     let asked = Gate::new();
     let ask = asked.clone();
     let retry = Retry::attempts(2).longest(Duration::MAX);
@@ -493,8 +466,7 @@ impl Future for Boom {
 
 #[test]
 fn a_panic_in_the_drop_of_an_attempt_does_not_cost_the_value() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c);
     for _ in 0..20 {
         command.run(|_| Ok(0)).unwrap();
     }

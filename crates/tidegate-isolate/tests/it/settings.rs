@@ -8,7 +8,7 @@ use tidegate_isolate::{
     Settings,
 };
 
-use crate::support::{builder, pool_of, still, with_properties};
+use crate::support::{alone, builder, pool_of, tunable, with_properties};
 
 const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 const TIMEOUT: &str = "execution.isolation.thread.timeoutInMilliseconds";
@@ -64,8 +64,7 @@ fn every_setting_has_its_value_and_its_origin() {
 
 #[test]
 fn the_settings_of_a_pool_are_listed_once_it_exists() {
-    let (properties, isolation) = with_properties();
-    let command = builder("a").build(&isolation).unwrap();
+    let (properties, _isolation, command) = tunable(|c| c);
     let settings = command.settings();
     assert_eq!(
         (settings.pool.as_ref(), settings.get("coreSize")),
@@ -168,8 +167,7 @@ fn all_keys_are_listed_in_order() {
 
 #[test]
 fn probes_and_ramp_are_live_properties() {
-    let (properties, isolation) = with_properties();
-    let command = builder("a").build(&isolation).unwrap();
+    let (properties, isolation, command) = tunable(|c| c);
     let set = |name: &str, value: &str| {
         let name = format!("hystrix.command.a.circuitBreaker.{name}");
         properties.set(&name, value)
@@ -203,13 +201,12 @@ fn probes_and_ramp_are_live_properties() {
 
 #[test]
 fn a_breaker_is_reset_by_hand() {
-    let (clock, isolation) = still();
     let config = BreakerConfig {
         window: BreakerWindow::Count(4),
         min_calls: 2,
         ..BreakerConfig::default()
     };
-    let command = builder("a").breaker(config).build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c.breaker(config));
     let trip = || (0..2).for_each(|_| drop(command.run(|_| Err("down"))));
     trip();
     assert!(command.run(|_| Ok(1)).unwrap_err().is_short_circuited());
@@ -227,11 +224,7 @@ fn a_breaker_is_reset_by_hand() {
 
 #[test]
 fn absurd_settings_of_a_pool_are_refused_and_the_rest_goes_on() {
-    let (properties, isolation) = with_properties();
-    let command = builder("a")
-        .threads(pool_of(2, 3))
-        .build(&isolation)
-        .unwrap();
+    let (properties, isolation, command) = tunable(|c| c.threads(pool_of(2, 3)));
     for (name, value) in [
         ("coreSize", "-1"),
         ("coreSize", "0"),

@@ -17,6 +17,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// A command with the result and error types of these tests.
 pub(crate) type Numbers = Command<u32, &'static str>;
+pub(crate) type Builder = CommandBuilder<u32, &'static str>;
 pub(crate) type Answer = Completion<u32, CommandError<&'static str>>;
 
 /// Builds an isolation on a clock that stands still.
@@ -26,11 +27,32 @@ pub(crate) fn still() -> (ManualClock, Isolation) {
     (clock, isolation)
 }
 
+/// Builds a command with key `a` in an isolation of its own, on a clock that stands still.
+pub(crate) fn alone(with: impl FnOnce(Builder) -> Builder) -> (ManualClock, Isolation, Numbers) {
+    alone_in(still(), with)
+}
+
+/// Like [`alone`], in this isolation.
+pub(crate) fn alone_in(
+    (clock, isolation): (ManualClock, Isolation),
+    with: impl FnOnce(Builder) -> Builder,
+) -> (ManualClock, Isolation, Numbers) {
+    let command = with(builder("a")).build(&isolation).unwrap();
+    (clock, isolation, command)
+}
+
 /// Builds an isolation with properties that can be set.
 pub(crate) fn with_properties() -> (Properties, Isolation) {
     let properties = Properties::new();
     let isolation = Isolation::builder().properties(properties.clone());
     (properties, isolation.build().unwrap())
+}
+
+/// Builds a command with key `a` in an isolation with properties.
+pub(crate) fn tunable(with: impl FnOnce(Builder) -> Builder) -> (Properties, Isolation, Numbers) {
+    let (properties, isolation) = with_properties();
+    let command = with(builder("a")).build(&isolation).unwrap();
+    (properties, isolation, command)
 }
 
 /// Like [`with_properties`], but the commands of a group share a pool.
@@ -40,7 +62,7 @@ pub(crate) fn by_group() -> (Properties, Isolation) {
     (properties, isolation.pools_by_group().build().unwrap())
 }
 
-pub(crate) fn builder(key: &str) -> CommandBuilder<u32, &'static str> {
+pub(crate) fn builder(key: &str) -> Builder {
     Command::builder(key).group("tests")
 }
 

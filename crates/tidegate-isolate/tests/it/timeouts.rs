@@ -6,18 +6,13 @@ use std::time::Duration;
 use tidegate_isolate::{Cause, Event};
 use tidegate_testkit::Gate;
 
-use crate::support::{builder, counted, still};
+use crate::support::{alone, builder, counted, still};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_work_that_passes_its_deadline_has_its_token_tripped() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .timeout(SECOND)
-        .fallback(|_| Ok(0))
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND).fallback(|_| Ok(0)));
     let turn = clock.clone();
     let answer = command.run(move |cancel| {
         assert_eq!(cancel.deadline(), Some(turn.now() + SECOND));
@@ -39,12 +34,10 @@ fn a_work_that_passes_its_deadline_has_its_token_tripped() {
 
 #[test]
 fn without_interrupts_the_token_stays_and_the_call_still_times_out() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .timeout(SECOND)
-        .configure(|c| c.interrupt_on_timeout = false)
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| {
+        c.timeout(SECOND)
+            .configure(|c| c.interrupt_on_timeout = false)
+    });
     let error = command.run(move |cancel| {
         clock.advance(SECOND);
         assert!(!cancel.is_cancelled());
@@ -55,8 +48,7 @@ fn without_interrupts_the_token_stays_and_the_call_still_times_out() {
 
 #[test]
 fn hooks_of_the_token_run_when_the_time_is_over() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let (tripped, seen) = (Gate::new(), Gate::new());
     let open = tripped.clone();
     let error = command.run(move |cancel| {
@@ -71,12 +63,7 @@ fn hooks_of_the_token_run_when_the_time_is_over() {
 
 #[test]
 fn the_permit_is_held_until_the_work_has_ended() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .permits(1)
-        .timeout(SECOND)
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(1).timeout(SECOND));
     let inner = command.clone();
     let error = command.run(move |_| {
         clock.advance(SECOND * 2);
@@ -90,8 +77,7 @@ fn the_permit_is_held_until_the_work_has_ended() {
 
 #[test]
 fn a_call_has_its_own_timeout() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND * 10).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND * 10));
     let turn = clock.clone();
     let error = command.call().timeout(SECOND).run(move |cancel| {
         turn.advance(SECOND);
@@ -109,8 +95,7 @@ fn a_call_has_its_own_timeout() {
 
 #[test]
 fn no_timeout_means_none() {
-    let (clock, isolation) = still();
-    let command = builder("a").no_timeout().build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.no_timeout());
     let answer = command.run(move |cancel| {
         assert_eq!(cancel.deadline(), None);
         clock.advance(SECOND * 1_000_000);
@@ -121,8 +106,7 @@ fn no_timeout_means_none() {
 
 #[test]
 fn a_kept_token_is_never_tripped_by_a_later_call() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let (sender, receiver) = std::sync::mpsc::channel();
     command
         .run(move |cancel| {
@@ -163,8 +147,7 @@ fn nested_calls_have_deadlines_of_their_own() {
 
 #[test]
 fn stopping_cancels_running_calls() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c);
     let stop = isolation.clone();
     let error = command.run(move |cancel| {
         stop.shutdown_now();
@@ -176,8 +159,7 @@ fn stopping_cancels_running_calls() {
 
 #[test]
 fn timeouts_outlive_the_isolation_that_made_them() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c.timeout(SECOND));
     drop(isolation);
     let error = command.run(move |cancel| {
         clock.advance(SECOND);
@@ -189,8 +171,7 @@ fn timeouts_outlive_the_isolation_that_made_them() {
 
 #[test]
 fn an_entry_that_is_dropped_late_counts_as_timed_out_even_if_no_timer_looked() {
-    let (clock, isolation) = still();
-    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c.timeout(SECOND));
     isolation.shutdown_now();
     let entry = command.admit().unwrap();
     let token = entry.token().clone();

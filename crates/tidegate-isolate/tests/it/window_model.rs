@@ -5,12 +5,11 @@ use std::time::Duration;
 use tidegate_isolate::{BreakerMode, Event, MetricsConfig, WindowConfig};
 use tidegate_testkit::model;
 
-use crate::support::{builder, still};
+use crate::support::alone;
 
 #[test]
 fn counts_and_latencies_are_what_a_list_of_all_calls_says() {
     model(0..60, |rng| {
-        let (clock, isolation) = still();
         let buckets = 1 + rng.below(8) as u32;
         let bucket = Duration::from_millis(1 + rng.below(20));
         let window = WindowConfig::new(bucket * buckets, buckets);
@@ -19,12 +18,11 @@ fn counts_and_latencies_are_what_a_list_of_all_calls_says() {
             latencies: window,
             record_latencies: true,
         };
-        let command = builder("a")
-            .metrics(metrics)
-            .no_timeout()
-            .configure(|c| c.breaker.mode = BreakerMode::Disabled)
-            .build(&isolation)
-            .unwrap();
+        let (clock, _isolation, command) = alone(|c| {
+            c.metrics(metrics)
+                .no_timeout()
+                .configure(|c| c.breaker.mode = BreakerMode::Disabled)
+        });
         let mut calls: Vec<(u64, bool)> = Vec::new();
         for _ in 0..150 {
             let pause = if rng.chance(0.1) {

@@ -67,7 +67,7 @@ impl PermitConfig {
     pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
         if self.limit == 0 {
             return Err(ConfigError::new(
-                key.as_str(),
+                key,
                 "execution.isolation.semaphore.maxConcurrentRequests",
                 0,
                 "nothing would ever run; to refuse everything, force the breaker open",

@@ -12,37 +12,20 @@ use super::moves::LimitReason;
 pub(crate) struct Estimator {
     pub(super) config: AdaptiveLimit,
     pub(super) limit: f64,
-    state: State,
-}
-
-#[derive(Debug)]
-enum State {
-    Aimd,
-    Vegas {
-        shortest: u64,
-        samples: u64,
-        jitter: Jitter,
-    },
-    Gradient2(LongLatency),
+    /// Used by [`LimitAlgorithm::Gradient2`] only.
+    long: LongLatency,
 }
 
 impl Estimator {
     pub(crate) fn new(config: AdaptiveLimit) -> Self {
-        let state = match config.algorithm {
-            LimitAlgorithm::Aimd { .. } => State::Aimd,
-            LimitAlgorithm::Vegas { .. } => State::Vegas {
-                shortest: 0,
-                samples: 0,
-                jitter: Jitter::new(),
-            },
-            LimitAlgorithm::Gradient2 { long_window, .. } => {
-                State::Gradient2(LongLatency::new(long_window))
-            }
+        let window = match config.algorithm {
+            LimitAlgorithm::Aimd { .. } => 0,
+            LimitAlgorithm::Gradient2 { long_window, .. } => long_window,
         };
         Self {
             limit: config.initial as f64,
             config,
-            state,
+            long: LongLatency::new(window),
         }
     }
 
@@ -67,20 +50,18 @@ impl Estimator {
             return Some(LimitReason::Fast);
         }
         let falls = self.limit < before;
-        falls.then_some(match self.state {
-            // It takes no notice of drops.
-            State::Gradient2(_) => LimitReason::Slow,
-            _ if dropped => LimitReason::Dropped,
-            State::Vegas { .. } => LimitReason::Queue,
-            State::Aimd => LimitReason::Slow,
+        falls.then_some(match self.config.algorithm {
+            LimitAlgorithm::Aimd { .. } if dropped => LimitReason::Dropped,
+            // Gradient2 takes no notice of drops.
+            _ => LimitReason::Slow,
         })
     }
 
     /// Computes the next limit, without its bounds.
     fn next(&mut self, nanos: u64, in_flight: usize, dropped: bool) -> f64 {
         let limit = self.limit;
-        match (&mut self.state, self.config.algorithm) {
-            (State::Aimd, LimitAlgorithm::Aimd { backoff, timeout }) => {
+        match self.config.algorithm {
+            LimitAlgorithm::Aimd { backoff, timeout } => {
                 if dropped || nanos > as_nanos(timeout) {
                     (limit * backoff).floor()
                 } else if in_flight as f64 * 2.0 >= limit {
@@ -89,42 +70,13 @@ impl Estimator {
                     limit
                 }
             }
-            (
-                State::Vegas {
-                    shortest,
-                    samples,
-                    jitter,
-                },
-                LimitAlgorithm::Vegas {
-                    smoothing,
-                    probe_multiplier,
-                },
-            ) => {
-                *samples += 1;
-                let due = jitter.share() * f64::from(probe_multiplier) * limit;
-                if due <= *samples as f64 {
-                    jitter.turn();
-                    (*samples, *shortest) = (0, nanos);
-                    limit
-                } else if *shortest == 0 || nanos < *shortest {
-                    *shortest = nanos;
-                    limit
-                } else {
-                    let next = vegas(limit, *shortest, nanos, in_flight, dropped);
-                    let next = next.clamp(1.0, self.config.max as f64);
-                    (1.0 - smoothing) * limit + smoothing * next
-                }
-            }
-            (
-                State::Gradient2(long),
-                LimitAlgorithm::Gradient2 {
-                    tolerance,
-                    queue,
-                    smoothing,
-                    ..
-                },
-            ) => {
-                let long = long.add(nanos as f64);
+            LimitAlgorithm::Gradient2 {
+                tolerance,
+                queue,
+                smoothing,
+                ..
+            } => {
+                let long = self.long.add(nanos as f64);
                 if (in_flight as f64) < limit / 2.0 {
                     limit
                 } else {
@@ -133,27 +85,7 @@ impl Estimator {
                     limit * (1.0 - smoothing) + next * smoothing
                 }
             }
-            // Unreachable: the state is created for the algorithm, and neither changes.
-            _ => limit,
         }
-    }
-}
-
-fn vegas(limit: f64, shortest: u64, nanos: u64, in_flight: usize, dropped: bool) -> f64 {
-    let step = limit.log10().floor().max(1.0);
-    let queue = (limit * (1.0 - shortest as f64 / nanos as f64)).ceil();
-    if dropped {
-        limit - step
-    } else if (in_flight as f64) * 2.0 < limit {
-        limit
-    } else if queue <= step {
-        limit + 6.0 * step
-    } else if queue < 3.0 * step {
-        limit + step
-    } else if queue > 6.0 * step {
-        limit - step
-    } else {
-        limit
     }
 }
 
@@ -195,29 +127,6 @@ impl LongLatency {
     }
 }
 
-/// A pseudo-random share between 0.5 and 1 that changes with each `turn`.
-#[derive(Debug)]
-struct Jitter {
-    state: u32,
-}
-
-impl Jitter {
-    fn new() -> Self {
-        Self { state: 0x9E37_79B9 }
-    }
-
-    fn share(&self) -> f64 {
-        0.5 + f64::from(self.state >> 16) / f64::from(u16::MAX) * 0.5
-    }
-
-    fn turn(&mut self) {
-        // Xorshift is sufficient: it keeps the probes of several commands apart.
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 17;
-        self.state ^= self.state << 5;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     //! The formulas, computed by hand.
@@ -226,13 +135,9 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn bare(config: AdaptiveLimit) -> Estimator {
-        Estimator::new(config)
-    }
-
     #[test]
     fn aimd_adds_one_and_takes_a_tenth() {
-        let mut aimd = bare(AdaptiveLimit::aimd());
+        let mut aimd = Estimator::new(AdaptiveLimit::aimd());
         assert_eq!(aimd.update(MS, 10, false).0, 21);
         assert_eq!(aimd.update(MS, 10, false).0, 21, "not half used");
         for _ in 0..79 {
@@ -248,54 +153,6 @@ mod tests {
             aimd.update(MS, 200, true);
         }
         assert_eq!(aimd.update(MS, 200, true).0, 20, "never below its lowest");
-    }
-
-    #[test]
-    fn vegas_grows_while_there_is_no_queue_and_shrinks_when_there_is() {
-        let mut vegas = bare(AdaptiveLimit::vegas());
-        assert_eq!(
-            vegas.update(10 * MS, 20, false).0,
-            20,
-            "the first is the shortest"
-        );
-        assert_eq!(vegas.update(10 * MS, 20, false).0, 26, "plus six steps");
-        assert_eq!(vegas.update(10 * MS, 5, false).0, 26, "not half used");
-        // The queue is 26 * (1 - 10/20) = 13, above six.
-        assert_eq!(vegas.update(20 * MS, 26, false).0, 25);
-        assert_eq!(vegas.update(10 * MS, 25, true).0, 24, "a drop");
-    }
-
-    #[test]
-    fn vegas_has_bounds_for_its_queue() {
-        // The limit is 50, a step is one: the bounds are 1, 3 and 6.
-        let next = |shortest: u64| vegas(50.0, shortest, 1000, 50, false);
-        assert_eq!(next(1000), 56.0, "no queue");
-        assert_eq!(next(985), 56.0, "a queue of one");
-        assert_eq!(next(965), 51.0, "of two");
-        assert_eq!(next(945), 50.0, "of three");
-        assert_eq!(next(885), 50.0, "of six");
-        assert_eq!(next(865), 49.0, "of seven");
-        assert_eq!(vegas(500.0, 1, 1, 500, false), 512.0, "a larger step");
-    }
-
-    #[test]
-    fn vegas_measures_its_shortest_latency_anew() {
-        let mut limit = AdaptiveLimit::vegas();
-        (limit.max, limit.initial) = (10, 10);
-        let mut vegas = bare(limit);
-        for _ in 0..310 {
-            vegas.update(10 * MS, 10, false);
-        }
-        // At most 30 samples per permit: the shortest latency was measured anew, and is once more
-        // below.
-        for _ in 0..310 {
-            vegas.update(40 * MS, 10, false);
-        }
-        assert_eq!(
-            vegas.update(40 * MS, 10, false).0,
-            10,
-            "that is how it is now"
-        );
     }
 
     #[test]
@@ -319,7 +176,7 @@ mod tests {
 
     #[test]
     fn gradient_falls_with_the_latency_and_ignores_drops() {
-        let mut gradient = bare(AdaptiveLimit {
+        let mut gradient = Estimator::new(AdaptiveLimit {
             min: 1,
             ..AdaptiveLimit::gradient2()
         });
@@ -344,7 +201,7 @@ mod tests {
 
     #[test]
     fn each_move_has_its_reason() {
-        use LimitReason::{Dropped, Fast, Queue, Slow};
+        use LimitReason::{Dropped, Fast, Slow};
         let aimd = AdaptiveLimit {
             min: 1,
             ..AdaptiveLimit::aimd()
@@ -355,7 +212,7 @@ mod tests {
         };
         // Time and use of each call, and the reason of the move that follows.
         type Row = (u64, usize, bool, Option<LimitReason>);
-        let rows: [(AdaptiveLimit, &[Row]); 3] = [
+        let rows: [(AdaptiveLimit, &[Row]); 2] = [
             (
                 aimd,
                 &[
@@ -363,15 +220,6 @@ mod tests {
                     (MS, 1, false, None),
                     (MS, 20, true, Some(Dropped)),
                     (6_000 * MS, 20, false, Some(Slow)),
-                ],
-            ),
-            (
-                AdaptiveLimit::vegas(),
-                &[
-                    (10 * MS, 20, false, None),
-                    (10 * MS, 20, false, Some(Fast)),
-                    (20 * MS, 26, false, Some(Queue)),
-                    (10 * MS, 26, true, Some(Dropped)),
                 ],
             ),
             (
@@ -384,7 +232,7 @@ mod tests {
             ),
         ];
         for (config, calls) in rows {
-            let mut estimator = bare(config);
+            let mut estimator = Estimator::new(config);
             for (nanos, in_flight, dropped, expected) in calls {
                 let (_, reason) = estimator.update(*nanos, *in_flight, *dropped);
                 assert_eq!(reason, *expected, "{:?}", estimator.config.algorithm);

@@ -41,13 +41,6 @@ pub enum LimitAlgorithm {
         /// A call that takes longer counts as dropped.
         timeout: Duration,
     },
-    /// Estimates the queue from the shortest latency seen.
-    Vegas {
-        /// The share of a change that is applied at once, from 0 to 1.
-        smoothing: f64,
-        /// The number of samples per permit after which the shortest latency is measured anew.
-        probe_multiplier: u32,
-    },
     /// Compares the latest latency with the long-term average.
     Gradient2 {
         /// How many times longer the latest latency may be before the limit falls.
@@ -97,20 +90,6 @@ impl AdaptiveLimit {
         }
     }
 
-    /// Creates a limit modelled on TCP Vegas, with the usual settings.
-    pub fn vegas() -> Self {
-        Self {
-            algorithm: LimitAlgorithm::Vegas {
-                smoothing: 1.0,
-                probe_multiplier: 30,
-            },
-            initial: 20,
-            min: 1,
-            max: 1000,
-            window: Some(SampleWindow::default()),
-        }
-    }
-
     /// Creates a limit that follows the gradient of the latency, with the usual settings.
     pub fn gradient2() -> Self {
         Self {
@@ -138,7 +117,7 @@ impl AdaptiveLimit {
         } = *self;
         if min == 0 {
             return Err(ConfigError::new(
-                key.as_str(),
+                key,
                 "limit.min",
                 0,
                 "nothing would ever pass",
@@ -146,40 +125,18 @@ impl AdaptiveLimit {
         }
         if !(min..=max).contains(&initial) {
             let reason = format!("it must lie between the lowest, {min}, and the highest, {max}");
-            return Err(ConfigError::new(
-                key.as_str(),
-                "limit.initial",
-                initial,
-                reason,
-            ));
+            return Err(ConfigError::new(key, "limit.initial", initial, reason));
         }
         let share = |property: &str, value: f64| match value {
             0.0..=1.0 => Ok(()),
-            _ => Err(ConfigError::new(
-                key.as_str(),
-                property,
-                value,
-                "give 0 to 1",
-            )),
+            _ => Err(ConfigError::new(key, property, value, "give 0 to 1")),
         };
         let positive = |property: &str, value: u32| match value {
-            0 => Err(ConfigError::new(
-                key.as_str(),
-                property,
-                0,
-                "give 1 or more",
-            )),
+            0 => Err(ConfigError::new(key, property, 0, "give 1 or more")),
             _ => Ok(()),
         };
         match self.algorithm {
             LimitAlgorithm::Aimd { backoff, .. } => share("limit.backoff", backoff),
-            LimitAlgorithm::Vegas {
-                smoothing,
-                probe_multiplier,
-            } => {
-                share("limit.smoothing", smoothing)?;
-                positive("limit.probe_multiplier", probe_multiplier)
-            }
             LimitAlgorithm::Gradient2 {
                 smoothing,
                 tolerance,
@@ -192,12 +149,7 @@ impl AdaptiveLimit {
                     return Ok(());
                 }
                 let reason = "give 1.0 or more";
-                Err(ConfigError::new(
-                    key.as_str(),
-                    "limit.tolerance",
-                    tolerance,
-                    reason,
-                ))
+                Err(ConfigError::new(key, "limit.tolerance", tolerance, reason))
             }
         }
     }
@@ -230,7 +182,7 @@ mod tests {
             (
                 AdaptiveLimit {
                     max: 10,
-                    ..AdaptiveLimit::vegas()
+                    ..AdaptiveLimit::aimd()
                 },
                 "limit.initial",
             ),
@@ -241,21 +193,13 @@ mod tests {
             backoff: 1.5,
             timeout: Duration::from_secs(1),
         };
-        let never = LimitAlgorithm::Vegas {
-            smoothing: 1.0,
-            probe_multiplier: 0,
-        };
         let forgetful = LimitAlgorithm::Gradient2 {
             tolerance: 1.5,
             queue: 4,
             smoothing: 0.2,
             long_window: 0,
         };
-        for (algorithm, property) in [
-            (steep, "limit.backoff"),
-            (never, "limit.probe_multiplier"),
-            (forgetful, "limit.long_window"),
-        ] {
+        for (algorithm, property) in [(steep, "limit.backoff"), (forgetful, "limit.long_window")] {
             let limit = AdaptiveLimit {
                 algorithm,
                 ..AdaptiveLimit::aimd()

@@ -125,7 +125,7 @@ impl PoolConfig {
     /// Returns which property is invalid, and why.
     pub fn validate(&self, key: &Key) -> Result<(), ConfigError> {
         let wrong = |property: &str, value: usize, reason: &str| {
-            Err(ConfigError::new(key.as_str(), property, value, reason))
+            Err(ConfigError::new(key, property, value, reason))
         };
         match (self.core, self.effective_max()) {
             (0, _) => return wrong("coreSize", 0, "a pool needs a thread"),

@@ -99,7 +99,7 @@ impl ThreadBulkhead {
             pool = pool.borrow_threads(move |task| execute(task));
         }
         let pool = pool.build().map_err(|error| {
-            ConfigError::new(&**key, "pool", describe_limits(config), error.to_string())
+            ConfigError::new(key, "pool", describe_limits(config), error.to_string())
         })?;
         let pool = Arc::new(pool);
         let bulkhead = Self {
@@ -243,7 +243,7 @@ impl ThreadBulkhead {
         let mut mine = lock(&self.config);
         let wrong = |reason: String| {
             Err(ConfigError::new(
-                &*self.key,
+                &self.key,
                 "pool",
                 describe_limits(config),
                 reason,

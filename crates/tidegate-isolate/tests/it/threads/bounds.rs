@@ -7,16 +7,12 @@ use std::time::Duration;
 use tidegate_isolate::{AdaptiveLimit, Cause, Event, Growth, PoolConfig, Rejection};
 use tidegate_testkit::{Gate, until};
 
-use super::kit::still;
+use super::kit::{alone, still};
 use crate::support::{SECOND, builder, cause, counted, hold, pool, pool_of};
 
 #[test]
 fn runs_on_a_thread_of_the_pool() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(1, 1)));
     let name = Arc::new(Mutex::new(String::new()));
     let note = Arc::clone(&name);
     let answer = command.run(move |_| {
@@ -33,11 +29,7 @@ fn runs_on_a_thread_of_the_pool() {
 
 #[test]
 fn no_queue_means_a_thread_or_a_refusal() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(2, 0))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(2, 0)));
     let go_on = Gate::new();
     let held = [hold(&command, &go_on), hold(&command, &go_on)];
     let error = command.run(|_| Ok(1)).unwrap_err();
@@ -67,12 +59,7 @@ fn no_queue_means_a_thread_or_a_refusal() {
 
 #[test]
 fn a_caller_that_comes_back_at_once_finds_its_thread_without_a_queue() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 0))
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(1, 0)).no_timeout());
     for n in 0..5_000 {
         assert_eq!(command.run(move |_| Ok(n)), Ok(n));
     }
@@ -82,12 +69,11 @@ fn a_caller_that_comes_back_at_once_finds_its_thread_without_a_queue() {
 
 #[test]
 fn the_live_bound_of_the_queue_is_exact() {
-    let (_clock, isolation) = still();
     let config = PoolConfig {
         rejection_threshold: Some(2),
         ..pool_of(1, 10)
     };
-    let command = builder("a").threads(config).build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(config));
     let go_on = Gate::new();
     let _held = hold(&command, &go_on);
     let refused = AtomicUsize::new(0);
@@ -122,13 +108,12 @@ fn the_live_bound_of_the_queue_is_exact() {
 #[test]
 fn grows_before_it_queues_or_after() {
     for (growth, threads) in [(Growth::ThreadsFirst, 2), (Growth::QueueFirst, 1)] {
-        let (_clock, isolation) = still();
         let config = PoolConfig {
             max: Some(2),
             growth,
             ..pool_of(1, 5)
         };
-        let command = builder("a").threads(config).build(&isolation).unwrap();
+        let (_clock, isolation, command) = alone(|c| c.threads(config));
         let go_on = Gate::new();
         let _held = hold(&command, &go_on);
         let until = go_on.clone();
@@ -170,7 +155,6 @@ fn commands_of_one_pool_key_share_its_threads() {
 
 #[test]
 fn an_adaptive_limit_bounds_what_is_queued_and_what_runs() {
-    let (clock, isolation) = still();
     let limit = AdaptiveLimit {
         initial: 4,
         min: 1,
@@ -179,8 +163,7 @@ fn an_adaptive_limit_bounds_what_is_queued_and_what_runs() {
         ..AdaptiveLimit::aimd()
     };
     let config = pool_of(1, 50);
-    let command = builder("a").threads(config).adaptive(limit);
-    let command = command.timeout(SECOND).build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c.threads(config).adaptive(limit).timeout(SECOND));
     let at = || command.snapshot().adaptive_limit;
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
@@ -209,11 +192,7 @@ fn an_adaptive_limit_bounds_what_is_queued_and_what_runs() {
 
 #[test]
 fn a_loop_must_not_wait_for_a_thread() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 1)));
     let error = tidegate_core::Blocking::forbid(|| command.run(|_| Ok(1))).unwrap_err();
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::Waiting));
     let answer = tidegate_core::Blocking::forbid(|| command.queue(|_| Ok(1)));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_testkit::Gate;
 
-use super::kit::still;
+use super::kit::{alone, still};
 use crate::support::{builder, hold, pool, pool_of};
 
 #[test]
@@ -30,12 +30,7 @@ fn the_peak_of_a_pool_is_of_all_its_commands() {
 
 #[test]
 fn waiting_running_and_total_are_three_figures() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 1)).no_timeout());
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     let turn = clock.clone();

@@ -3,16 +3,12 @@
 use tidegate_isolate::{Cause, Criticality, Event, Partitions, PoolConfig, Rejection};
 use tidegate_testkit::{Gate, until};
 
-use super::kit::still;
-use crate::support::{builder, cause, hold, pool, pool_of};
+use super::kit::alone;
+use crate::support::{cause, hold, pool, pool_of};
 
 #[test]
 fn what_matters_more_displaces_what_matters_less() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 2))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 2)));
     let go_on = Gate::new();
     let _held = hold(&command, &go_on);
     let call = |criticality| command.call().criticality(criticality).queue(|_| Ok(1));
@@ -31,7 +27,6 @@ fn what_matters_more_displaces_what_matters_less() {
 
 #[test]
 fn what_is_reserved_of_a_pool_is_not_taken_by_others() {
-    let (_clock, isolation) = still();
     let config = PoolConfig {
         partitions: Partitions {
             normal: 0.0,
@@ -40,7 +35,7 @@ fn what_is_reserved_of_a_pool_is_not_taken_by_others() {
         },
         ..pool_of(2, 2)
     };
-    let command = builder("a").threads(config).build(&isolation).unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(config));
     let go_on = Gate::new();
     let held = [hold(&command, &go_on), hold(&command, &go_on)];
     let call = |criticality| command.call().criticality(criticality).queue(|_| Ok(1));

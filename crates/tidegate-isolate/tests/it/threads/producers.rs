@@ -10,16 +10,12 @@ use tidegate_pool::Quiet;
 use tidegate_pool::strategy::{Adaptive, Strategy};
 use tidegate_testkit::{Gate, until};
 
-use super::kit::still;
-use crate::support::{SECOND, builder, hold, pool_of};
+use super::kit::alone;
+use crate::support::{SECOND, hold, pool_of};
 
 #[test]
 fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(2, 0))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(2, 0)));
     let bulkhead = isolation.pool("a").unwrap();
     // The loop runs on a thread of the bulkhead; a call has the other thread.
     let config = RoamingConfig::new(Arc::new(bulkhead.clone()));
@@ -57,11 +53,7 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
 
 #[test]
 fn a_strategy_over_a_full_bulkhead_keeps_producing() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(2, 0))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(2, 0)));
     let go_on = Gate::new();
     let held = [hold(&command, &go_on), hold(&command, &go_on)];
     let bulkhead = isolation.pool("a").unwrap();

@@ -5,17 +5,15 @@ use std::time::Duration;
 use tidegate_isolate::{Cause, Event, PoolConfig, QueueDiscipline, Rejection};
 use tidegate_testkit::{Gate, Log};
 
-use crate::support::{builder, cause, hold, pool, pool_of, still};
+use crate::support::{alone, cause, hold, pool, pool_of};
 
 #[test]
 fn codel_rejects_long_waiters_and_notifies_them() {
-    let (clock, isolation) = still();
     let config = PoolConfig {
         discipline: QueueDiscipline::codel(),
         ..pool_of(1, 10)
     };
-    let command = builder("a").threads(config).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c.threads(config).no_timeout());
     let gates = [(); 3].map(|()| Gate::new());
     let first = hold(&command, &gates[0]);
     let queue = |until: &Gate| {
@@ -49,12 +47,7 @@ fn codel_rejects_long_waiters_and_notifies_them() {
 
 #[test]
 fn the_discipline_is_live() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 5))
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 5)).no_timeout());
     let (go_on, log) = (Gate::new(), Log::new());
     let _held = hold(&command, &go_on);
     let queued = ["old", "new"].map(|name| {
@@ -78,7 +71,6 @@ fn the_discipline_is_live() {
 
 #[test]
 fn the_queue_follows_its_discipline() {
-    let (clock, isolation) = still();
     let discipline = QueueDiscipline::LifoUnderOverload {
         after: Duration::from_millis(5),
     };
@@ -86,11 +78,7 @@ fn the_queue_follows_its_discipline() {
         discipline,
         ..pool_of(1, 5)
     };
-    let command = builder("a")
-        .threads(config)
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let (clock, _isolation, command) = alone(|c| c.threads(config).no_timeout());
     let (go_on, log) = (Gate::new(), Log::new());
     let _held = hold(&command, &go_on);
     let queued: Vec<_> = ["old", "mid", "new"]

@@ -6,15 +6,11 @@ use tidegate_core::{OnUnhandled, Unhandled};
 use tidegate_isolate::{Bulkhead, Isolation, PoolConfig, Properties, WindowConfig};
 use tidegate_testkit::Log;
 
-use crate::support::{builder, pool, pool_of, still, with_properties};
+use crate::support::{alone, builder, pool, pool_of, with_properties};
 
 #[test]
 fn the_effective_maximum_follows_the_divergence() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(4, 0))
-        .build(&isolation)
-        .unwrap();
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(4, 0)));
     for (core, max, may_diverge, effective) in [
         (4, None, None, 4),
         (4, Some(8), None, 8),
@@ -170,12 +166,11 @@ fn every_setting_of_a_pool_reaches_it() {
 
 #[test]
 fn the_window_of_a_pool_is_as_long_as_it_says() {
-    let (clock, isolation) = still();
     let config = PoolConfig {
         window: WindowConfig::new(Duration::from_secs(2), 2),
         ..pool_of(1, 1)
     };
-    let command = builder("a").threads(config).build(&isolation).unwrap();
+    let (clock, isolation, command) = alone(|c| c.threads(config));
     command.run(|_| Ok(1)).unwrap();
     assert_eq!(pool(&isolation).executed, 1);
     clock.jump(Duration::from_secs(3));

@@ -5,6 +5,7 @@ mod kit {
     use tidegate_isolate::{ConcurrencyStrategy, Isolation};
 
     use crate::concurrency::{Plain, on_a_thread};
+    use crate::support::{Builder, Numbers, alone_in};
 
     pub(crate) fn still() -> (ManualClock, Isolation) {
         let clock = ManualClock::new();
@@ -19,6 +20,12 @@ mod kit {
                 })
             });
         (clock, isolation.build().unwrap())
+    }
+
+    pub(crate) fn alone(
+        with: impl FnOnce(Builder) -> Builder,
+    ) -> (ManualClock, Isolation, Numbers) {
+        alone_in(still(), with)
     }
 }
 

@@ -5,6 +5,7 @@ mod kit {
     use tidegate_isolate::{ConcurrencyStrategy, Isolation};
 
     use crate::concurrency::Plain;
+    use crate::support::{Builder, Numbers, alone_in};
 
     pub(crate) fn still() -> (ManualClock, Isolation) {
         let clock = ManualClock::new();
@@ -12,6 +13,12 @@ mod kit {
             .clock(&clock)
             .concurrency_strategy(|_| ConcurrencyStrategy::default().queue(Plain::default()));
         (clock, isolation.build().unwrap())
+    }
+
+    pub(crate) fn alone(
+        with: impl FnOnce(Builder) -> Builder,
+    ) -> (ManualClock, Isolation, Numbers) {
+        alone_in(still(), with)
     }
 }
 

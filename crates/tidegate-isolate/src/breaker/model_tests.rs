@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tidegate_isolate::{BreakerConfig, BreakerState, BreakerWindow, CircuitBreaker, WindowConfig};
 use tidegate_testkit::{Rng, model};
+
+use super::tests::breaker;
+use super::*;
+use crate::metrics::WindowConfig;
 
 /// A breaker that keeps all calls and judges at every edge of a bucket.
 struct Naive {
@@ -84,17 +87,13 @@ fn does_what_a_naive_breaker_does() {
         let (min_calls, percent) = (1 + rng.below(10), 1 + rng.below(100));
         let sleep = rng.below(200);
         let window = WindowConfig::new(Duration::from_nanos(bucket) * buckets, buckets);
-        let breaker = CircuitBreaker::new(
-            "a",
-            BreakerConfig {
-                window: BreakerWindow::Time(window),
-                min_calls: min_calls as u32,
-                error_percent: percent as u8,
-                sleep: Duration::from_nanos(sleep),
-                ..BreakerConfig::default()
-            },
-        );
-        let breaker = breaker.unwrap();
+        let breaker = breaker(BreakerConfig {
+            window: BreakerWindow::Time(window),
+            min_calls: min_calls as u32,
+            error_percent: percent as u8,
+            sleep: Duration::from_nanos(sleep),
+            ..BreakerConfig::default()
+        });
         let mut naive = Naive {
             bucket,
             buckets: u64::from(buckets),
