@@ -10,10 +10,11 @@ use tidegate_core::{CancelToken, Executor};
 
 use super::call::Call;
 use super::entry::Entry;
-use super::entry_wait::PendingEntry;
+use super::entry_wait::{PendingEntry, Then};
 use super::handle::Command;
 use super::options::{CallOptions, SharedRunGuard};
 use super::report::CallRecord;
+use super::thread_call::Work;
 use crate::cancel::{Cancelled, HandleOfCall};
 use crate::error::{Cause, CommandError};
 use crate::event::Event;
@@ -63,15 +64,12 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     }
 
     /// Passes the answer of an admission to `then` on `home`.
-    pub(crate) fn answer_on<F>(
+    pub(crate) fn answer_on<F: Then<E>>(
         self,
         home: &Arc<dyn Executor>,
         then: F,
         answer: Result<Entry, CommandError<E>>,
-    ) -> PendingEntry
-    where
-        F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static,
-    {
+    ) -> PendingEntry {
         let shared = &self.command.shared;
         shared.answer_on(self.options, home, then, answer)
     }
@@ -182,10 +180,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     /// Runs `work` on threads like `with_cache`, for a call with a handle: its caller can leave the
     /// run to others. So the run is queued, and its caller waits like the others.
     #[cold]
-    pub(super) fn lead_on_threads<F>(mut self, work: F) -> Answer<T, E>
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-    {
+    pub(super) fn lead_on_threads<F: Work<T, E>>(mut self, work: F) -> Answer<T, E> {
         if self.is_cancelled_before() {
             return self.deny(Cause::Cancelled);
         }
@@ -289,7 +284,7 @@ impl<T, E> CallOptions<T, E> {
             options.rare().observer = Some(observer.clone());
         }
         if let Some(run) = self.run() {
-            options.set_run(run);
+            options.rare().run = Some(run);
         }
         if let Some(handle) = self.handle() {
             options.rare().handle = Some(handle.clone());

@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::fallback_fn::{Fallback, FallbackFuture};
 use super::handle::Command;
 use super::shared::{IsBadRequest, Shared};
-use crate::breaker::{BreakerConfig, PROBE_LIMIT, PROBES, RAMP, SUCCESSES};
+use crate::breaker::BreakerConfig;
 use crate::bulkhead::{AdaptiveLimit, Bulkhead, PermitConfig, PoolConfig};
 use crate::config::CommandConfig;
 use crate::error::{CommandError, ConfigError};
 use crate::isolation::{CommandKeys, Isolation};
 use crate::key::Key;
 use crate::metrics::MetricsConfig;
-use crate::properties::{CodeSettings, Family, POOL};
+use crate::properties::{COMMAND, CodeSettings, Family, HEALTH_INTERVAL, POOL};
 use crate::rate::RateConfig;
 
 impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
@@ -150,21 +150,7 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
     /// Sets the configuration of the circuit breaker.
     pub fn breaker(mut self, breaker: BreakerConfig) -> Self {
         self.config.breaker = breaker;
-        self.mark(&[
-            "circuitBreaker.enabled",
-            "circuitBreaker.requestVolumeThreshold",
-            "circuitBreaker.sleepWindowInMilliseconds",
-            "circuitBreaker.errorThresholdPercentage",
-            "circuitBreaker.forceOpen",
-            "circuitBreaker.forceClosed",
-            PROBES,
-            SUCCESSES,
-            PROBE_LIMIT,
-            RAMP,
-            "circuitBreaker.window.timeInMilliseconds",
-            "circuitBreaker.window.calls",
-            "metrics.healthSnapshot.intervalInMilliseconds",
-        ])
+        self.mark_all(&["circuitBreaker.", HEALTH_INTERVAL])
     }
 
     /// Sets the rate limit: how many calls may begin per period.
@@ -176,13 +162,7 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
     /// Sets the windows of the metrics.
     pub fn metrics(mut self, metrics: MetricsConfig) -> Self {
         self.config.metrics = metrics;
-        self.mark(&[
-            "metrics.rollingStats.timeInMilliseconds",
-            "metrics.rollingStats.numBuckets",
-            "metrics.rollingPercentile.enabled",
-            "metrics.rollingPercentile.timeInMilliseconds",
-            "metrics.rollingPercentile.numBuckets",
-        ])
+        self.mark_all(&["metrics.rolling"])
     }
 
     /// Changes any other setting.
@@ -300,6 +280,17 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         }
         let pool = self.pool.clone();
         Ok((CommandKeys { key, group, pool }, code_settings))
+    }
+
+    /// Marks every setting of the command whose name begins with one of these.
+    fn mark_all(self, prefixes: &[&str]) -> Self {
+        let is_meant = |name: &&str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let names: Vec<_> = COMMAND
+            .iter()
+            .map(|one| one.name)
+            .filter(is_meant)
+            .collect();
+        self.mark(&names)
     }
 
     fn mark(mut self, names: &[&'static str]) -> Self {

@@ -49,7 +49,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             }
         }
         if let CacheLookup::Miss(first) = &looked {
-            options.set_run(first.callers().id);
+            options.rare().run = Some(first.callers().id);
         }
         Ok(Some(looked))
     }

@@ -16,6 +16,7 @@ use super::handle::Command;
 use super::options::{CallOptions, MaybeOptions};
 use super::report::CallRecord;
 use super::shared::Shared;
+use super::thread_call::Work;
 use crate::bulkhead::Criticality;
 use crate::cancel::{CallHandle, HandleOfCall, Interrupt};
 use crate::error::{Cause, CommandError};
@@ -338,10 +339,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
 
     /// Runs `work` on a thread of the bulkhead and waits for it.
     #[inline(never)]
-    fn run_on_threads<F>(self, work: F) -> Result<T, CommandError<E>>
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-    {
+    fn run_on_threads<F: Work<T, E>>(self, work: F) -> Result<T, CommandError<E>> {
         if self.options.handle().is_some() && self.options.has_cache() {
             return self.lead_on_threads(work);
         }
@@ -351,10 +349,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         })
     }
 
-    pub(super) fn queue_uncached<F>(self, work: F) -> Completion<T, CommandError<E>>
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-    {
+    pub(super) fn queue_uncached<F: Work<T, E>>(self, work: F) -> Completion<T, CommandError<E>> {
         let shared = &self.command.shared;
         if shared.state.flags() & THREADS != 0 {
             return shared.queue_on_threads(self.options, work);
@@ -363,10 +358,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     }
 
     #[cold]
-    fn queue_cached<F>(mut self, work: F) -> Completion<T, CommandError<E>>
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-    {
+    fn queue_cached<F: Work<T, E>>(mut self, work: F) -> Completion<T, CommandError<E>> {
         match self.command.shared.look_up(&mut self.options, false) {
             // The lookup does not wait for the shared run, so it never returns `WouldDeadlock`.
             Ok(None | Some(CacheLookup::WouldDeadlock)) => self.queue_uncached(work),
@@ -473,7 +465,7 @@ where
     /// rejected. A call that shares a run waits no longer than its own timeout; the run goes on for
     /// the others.
     pub fn cache_key(mut self, key: impl fmt::Display) -> Self {
-        self.options.set_cache(CacheKey::of(key.to_string()));
+        self.options.rare().cache = Some(CacheKey::of(key.to_string()));
         self
     }
 }

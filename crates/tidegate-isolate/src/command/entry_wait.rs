@@ -27,16 +27,20 @@ use tidegate_core::internal::{Deliver, Delivery, PlainTask, SignalBlock, discard
 use super::admission::Denied;
 use super::entry::Entry;
 use super::options::{CallOptions, MaybeOptions, Terms};
+use super::permit_wait::TimedPlace;
 use super::report::CallRecord;
 use super::shared::Shared;
-use crate::alarm::TimerTaskId;
 use crate::breaker::{Settlement, Ticket};
-use crate::bulkhead::Place;
 use crate::error::{Cause, CommandError, Rejection, contain};
 use crate::isolation::state::State;
 use crate::lock::lock;
 use crate::plugin::CallStage;
 use crate::request::RequestContext;
+
+/// What receives the entry of a call that may wait, or the reason why there is none.
+pub(crate) trait Then<E>: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static {}
+
+impl<E, F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static> Then<E> for F {}
 
 /// A call that may still wait for its permit. [`Command::admit_or_wait`] returns it.
 ///
@@ -143,7 +147,7 @@ struct Pending<T, E, F> {
 /// How far a call has come.
 enum Stage<E> {
     /// In the queue of the gate. The timer task ends the wait at its time.
-    Waiting(Ticket, Place, TimerTaskId),
+    Waiting(Ticket, TimedPlace),
     /// A permit was taken for the call.
     Served(Ticket),
     /// The wait ended without a permit.
@@ -152,21 +156,14 @@ enum Stage<E> {
     AtOnce(Result<Entry, CommandError<E>>),
 }
 
-impl<T, E> Shared<T, E>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-{
+impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Admits a call as an entry, or lets it wait. Calls `then` on `home`.
-    pub(super) fn enter_or_wait<F>(
+    pub(super) fn enter_or_wait<F: Then<E>>(
         self: &Arc<Self>,
         mut options: CallOptions<T, E>,
         home: &Arc<dyn Executor>,
         then: F,
-    ) -> PendingEntry
-    where
-        F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static,
-    {
+    ) -> PendingEntry {
         let state = &*self.state;
         // The closure may run on another thread, which is in another request or in none.
         options.context = options.context.or_else(RequestContext::current);
@@ -177,7 +174,11 @@ where
                 Stage::AtOnce(self.entry_of(call, flags, &options))
             }
             Err(Denied::Refused(Rejection::Permits, ticket)) if state.gate.may_wait() => {
-                self.take_place(start, terms, ticket)
+                // The waker is set when the wait is first checked.
+                match state.take_place(start, terms, Waker::noop()) {
+                    Ok(place) => Stage::Waiting(ticket, place),
+                    Err(refused) => Stage::Refused(ticket, refused),
+                }
             }
             Err(denied) => Stage::AtOnce(Err(self.not_admitted(denied, (start, start), &options))),
         };
@@ -200,16 +201,13 @@ where
     }
 
     /// Calls `then` with the answer on `home`: now if the calling thread runs `home`.
-    pub(super) fn answer_on<F>(
+    pub(super) fn answer_on<F: Then<E>>(
         self: &Arc<Self>,
         options: CallOptions<T, E>,
         home: &Arc<dyn Executor>,
         then: F,
         answer: Result<Entry, CommandError<E>>,
-    ) -> PendingEntry
-    where
-        F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static,
-    {
+    ) -> PendingEntry {
         if home.is_current() {
             self.call_then(&options, then, answer);
             return PendingEntry { wait: None };
@@ -224,33 +222,12 @@ where
         self.wait(home, (start, terms), pending)
     }
 
-    /// Takes a place in the queue of the gate. Its waker is set when the wait is first checked.
-    fn take_place(&self, start: u64, terms: Terms, ticket: Ticket) -> Stage<E> {
-        let state = &*self.state;
-        let deadline = start.saturating_add(terms.timeout);
-        let noop = Waker::noop();
-        let queued = state
-            .gate
-            .enqueue_waiter(start, terms.criticality, deadline, noop);
-        match queued {
-            Ok(place) => {
-                let end = PlainTask::new(place.end_task());
-                let alarm = state.alarms.run_at(place.until, &state.aside, end);
-                Stage::Waiting(ticket, place, alarm)
-            }
-            Err(refused) => Stage::Refused(ticket, refused),
-        }
-    }
-
-    fn wait<F>(
+    fn wait<F: Then<E>>(
         self: &Arc<Self>,
         home: &Arc<dyn Executor>,
         (start, terms): (u64, Terms),
         pending: Pending<T, E, F>,
-    ) -> PendingEntry
-    where
-        F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static,
-    {
+    ) -> PendingEntry {
         let wait: Arc<dyn Waits> = SignalBlock::new(EntryWait {
             shared: Arc::clone(self),
             home: Arc::clone(home),
@@ -263,14 +240,12 @@ where
     }
 
     /// Calls the closure of the user, in the request of the call.
-    fn call_then<F>(
+    fn call_then<F: Then<E>>(
         &self,
         options: &CallOptions<T, E>,
         then: F,
         answer: Result<Entry, CommandError<E>>,
-    ) where
-        F: FnOnce(Result<Entry, CommandError<E>>),
-    {
+    ) {
         let entered = options.context.as_ref().map(RequestContext::enter);
         let called = contain(|| then(answer));
         drop(entered);
@@ -280,12 +255,7 @@ where
     }
 }
 
-impl<T, E, F> Waits for SignalBlock<EntryWait<T, E, F>>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static,
-{
+impl<T: Send + 'static, E: Send + 'static, F: Then<E>> Waits for SignalBlock<EntryWait<T, E, F>> {
     fn is_pending(&self) -> bool {
         self.lock().is_some()
     }
@@ -308,12 +278,7 @@ where
     }
 }
 
-impl<T, E, F> EntryWait<T, E, F>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static,
-{
+impl<T: Send + 'static, E: Send + 'static, F: Then<E>> EntryWait<T, E, F> {
     /// Records how the wait has ended. Returns `false` if the call still waits, or if the closure
     /// was taken.
     fn decide(&self, this: &Arc<SignalBlock<Self>>) -> bool {
@@ -322,30 +287,22 @@ where
         let Some(Pending { stage, .. }) = &mut *pending else {
             return false;
         };
-        let Stage::Waiting(ticket, place, alarm) = &*stage else {
+        let Stage::Waiting(ticket, place) = &*stage else {
             return true;
         };
-        let (ticket, alarm, now) = (*ticket, *alarm, state.now());
+        let (ticket, now) = (*ticket, state.now());
         let waker = Waker::from(Arc::new(WakeWait(Arc::clone(this) as Arc<dyn Waits>)));
-        let decided = match state.gate.poll_waiter(place, now, &waker) {
-            Some(Ok(permit)) => {
-                permit.forget();
-                Stage::Served(ticket)
-            }
+        let decided = match state.poll_place(place, now, &waker) {
+            Some(Ok(())) => Stage::Served(ticket),
             Some(Err(refused)) => Stage::Refused(ticket, refused),
-            // A closed timer would not end the wait at its time.
-            None if state.alarms.is_closed() => {
-                state.gate.give_up(place);
-                Stage::Refused(ticket, Rejection::Closed)
-            }
             None => return false,
         };
-        let place = std::mem::replace(stage, decided);
+        let before = std::mem::replace(stage, decided);
         drop(pending);
         // Wakes this wait once more, which then finds that it is decided.
-        state.alarms.cancel(alarm);
-        drop((place, waker));
-        state.gate.serve_waiters(now);
+        if let Stage::Waiting(_, place) = before {
+            state.end_place(place, now);
+        }
         true
     }
 
@@ -402,18 +359,12 @@ where
     fn free_place(&self, stage: &mut Stage<E>) {
         let state = self.state();
         let now = state.now();
-        match *stage {
-            Stage::Waiting(ticket, ref place, alarm) => {
-                state.gate.give_up(place);
-                state.alarms.cancel(alarm);
-                *stage = Stage::Refused(ticket, Rejection::Permits);
-                state.gate.serve_waiters(now);
+        if let Stage::Waiting(ticket, _) | Stage::Served(ticket) = *stage {
+            let refused = Stage::Refused(ticket, Rejection::Permits);
+            match std::mem::replace(stage, refused) {
+                Stage::Waiting(_, place) => state.leave_place(place, now),
+                _ => state.release(now),
             }
-            Stage::Served(ticket) => {
-                *stage = Stage::Refused(ticket, Rejection::Permits);
-                state.release(now);
-            }
-            Stage::Refused(..) | Stage::AtOnce(_) => {}
         }
     }
 
@@ -453,12 +404,7 @@ where
     }
 }
 
-impl<T, E, F> Deliver for EntryWait<T, E, F>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static,
-{
+impl<T: Send + 'static, E: Send + 'static, F: Then<E>> Deliver for EntryWait<T, E, F> {
     fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
         match how {
             Delivery::Home => block.end_at_home(),

@@ -49,7 +49,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     /// Returns `true` if the fallback of the call is a future.
     pub(super) fn has_async_fallback(&self, options: &CallOptions<T, E>) -> bool {
-        match options.own_fallback() {
+        match options
+            .rare
+            .as_ref()
+            .and_then(|rare| rare.fallback.as_ref())
+        {
             Some(own) => own.is_async(),
             None => self.fallback.as_ref().is_some_and(|it| it.is_async()),
         }
@@ -63,7 +67,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         options: &mut CallOptions<T, E>,
         error: CommandError<E>,
     ) -> Answer<T, E> {
-        let Some(mut record) = options.take_deferred() else {
+        let Some(mut record) = options.rare.as_mut().and_then(|rare| rare.deferred.take()) else {
             return Err(error);
         };
         let within = options.enter_run();
@@ -131,7 +135,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if state.flags() & FALLS_BACK == 0 {
             return Err(FallbackError::Disabled);
         }
-        let own = options.take_fallback();
+        let own = options.rare.as_mut().and_then(|rare| rare.fallback.take());
         if own.is_none() && self.fallback.is_none() {
             return Err(FallbackError::Missing);
         }
@@ -152,7 +156,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Ok(Some(FallbackOutput::Ready(Ok(value)))) => Ok(value),
             Ok(Some(FallbackOutput::Ready(Err(error)))) => Err(FallbackError::Failed(error)),
             Ok(Some(FallbackOutput::Future(future))) => {
-                let timeout = options.fallback_timeout();
+                let timeout = options.rare.as_ref().and_then(|rare| rare.fallback_timeout);
                 let timeout = timeout.or_else(|| state.config().fallback_timeout);
                 let running = RunningFallback::new(state, permit, future, timeout);
                 return Ok(StartedFallback::Running(running));

@@ -106,10 +106,6 @@ impl<T, E> CallOptions<T, E> {
         })
     }
 
-    pub(super) fn set_cache(&mut self, cache: CacheKey<T, E>) {
-        self.rare().cache = Some(cache);
-    }
-
     pub(super) fn take_cache(&mut self) -> Option<CacheKey<T, E>> {
         self.rare.as_mut()?.cache.take()
     }
@@ -126,18 +122,10 @@ impl<T, E> CallOptions<T, E> {
         self.rare.as_mut()?.handle.take()
     }
 
-    pub(super) fn set_captured(&mut self, captured: Vec<Install>) {
-        self.rare().captured = captured;
-    }
-
     pub(super) fn take_captured(&mut self) -> Vec<Install> {
         let rare = self.rare.as_mut();
         rare.map(|rare| std::mem::take(&mut rare.captured))
             .unwrap_or_default()
-    }
-
-    pub(super) fn set_run(&mut self, run: RunId) {
-        self.rare().run = Some(run);
     }
 
     /// Records that the calling thread executes the shared run of this call, if any, until the
@@ -175,28 +163,11 @@ impl<T, E> CallOptions<T, E> {
         }
     }
 
-    /// Returns the fallback that this call has instead of the command's, if any.
-    pub(super) fn own_fallback(&self) -> Option<&OwnFallback<T, E>> {
-        self.rare.as_ref()?.fallback.as_ref()
-    }
-
-    pub(super) fn fallback_timeout(&self) -> Option<Duration> {
-        self.rare.as_ref()?.fallback_timeout
-    }
-
     /// Returns `true` if the call has failed and its future still has to await the fallback.
     #[inline]
     pub(super) fn is_deferred(&self) -> bool {
         let rare = self.rare.as_ref();
         rare.is_some_and(|rare| rare.deferred.is_some())
-    }
-
-    pub(super) fn take_deferred(&mut self) -> Option<CallRecord> {
-        self.rare.as_mut()?.deferred.take()
-    }
-
-    pub(super) fn take_fallback(&mut self) -> Option<OwnFallback<T, E>> {
-        self.rare.as_mut()?.fallback.take()
     }
 
     #[inline]

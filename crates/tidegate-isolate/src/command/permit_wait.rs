@@ -15,7 +15,59 @@ use crate::alarm::TimerTaskId;
 use crate::breaker::{Settlement, Ticket};
 use crate::bulkhead::Place;
 use crate::error::{Cause, Rejection};
+use crate::isolation::state::State;
 use crate::plugin::CallStage;
+
+/// A place in the queue of the gate, and the timer task that wakes its waiter at the end of the
+/// wait.
+pub(super) struct TimedPlace(Place, TimerTaskId);
+
+impl State {
+    /// Takes a place in the queue of the gate.
+    pub(super) fn take_place(
+        &self,
+        start: u64,
+        terms: Terms,
+        waker: &Waker,
+    ) -> Result<TimedPlace, Rejection> {
+        let deadline = start.saturating_add(terms.timeout);
+        let criticality = terms.criticality;
+        let place = (self.gate).enqueue_waiter(start, criticality, deadline, waker)?;
+        let end = PlainTask::new(place.end_task());
+        let alarm = self.alarms.run_at(place.until, &self.aside, end);
+        Ok(TimedPlace(place, alarm))
+    }
+
+    /// Returns the result of the wait, a permit or a rejection, or `None` while the call waits.
+    pub(super) fn poll_place(
+        &self,
+        TimedPlace(place, _): &TimedPlace,
+        now: u64,
+        waker: &Waker,
+    ) -> Option<Result<(), Rejection>> {
+        match self.gate.poll_waiter(place, now, waker) {
+            // A closed timer would not end the wait at its time.
+            None if self.alarms.is_closed() => {
+                self.gate.give_up(place);
+                Some(Err(Rejection::Closed))
+            }
+            answer => answer.map(|served| served.map(|permit| permit.forget())),
+        }
+    }
+
+    /// Ends a wait that has its result: drops the place, and serves calls that wait. Runs wakers.
+    pub(super) fn end_place(&self, TimedPlace(place, alarm): TimedPlace, now: u64) {
+        self.alarms.cancel(alarm);
+        drop(place);
+        self.gate.serve_waiters(now);
+    }
+
+    /// Leaves the queue without a result.
+    pub(super) fn leave_place(&self, place: TimedPlace, now: u64) {
+        self.gate.give_up(&place.0);
+        self.end_place(place, now);
+    }
+}
 
 /// A future that admits a call once there is a permit for it. The breaker has already let the call
 /// pass. An error contains the time of the rejection. Dropping the future ends the call as
@@ -27,9 +79,8 @@ pub(super) struct PermitWait<'a, T: Send + 'static, E: Send + 'static> {
     terms: Terms,
     /// `None` once the call was admitted or rejected.
     ticket: Option<Ticket>,
-    /// The place in the queue, and the timer task that wakes the future at the end of its wait.
     /// `None` before the first poll.
-    place: Option<(Place, TimerTaskId)>,
+    place: Option<TimedPlace>,
 }
 
 impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
@@ -49,46 +100,23 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
         }
     }
 
-    /// Takes a place in the queue, unless the call already has one.
-    fn enqueue_waiter(&mut self, waker: &Waker) -> Result<(), Rejection> {
-        if self.place.is_some() {
-            return Ok(());
-        }
-        let (state, start) = (&*self.shared.state, self.start);
-        let Terms {
-            criticality,
-            timeout,
-        } = self.terms;
-        let deadline = start.saturating_add(timeout);
-        let place = state
-            .gate
-            .enqueue_waiter(start, criticality, deadline, waker)?;
-        let end_task = PlainTask::new(place.end_task());
-        let alarm = state.alarms.run_at(place.until, &state.aside, end_task);
-        self.place = Some((place, alarm));
-        Ok(())
-    }
-
-    /// Returns the result of the wait, or `None` while the call still waits.
-    fn poll_permit(&mut self, now: u64, waker: &Waker) -> Option<Result<(), Rejection>> {
+    /// Returns the result of the wait, or `None` while the call waits, and the time.
+    fn poll_permit(&mut self, waker: &Waker) -> (Option<Result<(), Rejection>>, u64) {
         let state = &*self.shared.state;
-        let (place, _) = self.place.as_ref()?;
-        let answer = state.gate.poll_waiter(place, now, waker);
-        let answer = answer.map(|served| served.map(|permit| permit.forget()));
-        let answer = answer.or_else(|| {
-            // A closed timer would not wake the future at the end of its wait.
-            state.alarms.is_closed().then(|| {
-                state.gate.give_up(place);
-                state.gate.serve_waiters(now);
-                Err(Rejection::Closed)
-            })
-        });
-        if answer.is_some()
-            && let Some((_, alarm)) = self.place.take()
-        {
-            state.alarms.cancel(alarm);
+        if self.place.is_none() {
+            match state.take_place(self.start, self.terms, waker) {
+                Ok(place) => self.place = Some(place),
+                Err(refused) => return (Some(Err(refused)), self.start),
+            }
         }
-        answer
+        let (now, place) = (state.now(), self.place.as_ref());
+        let answer = place.and_then(|place| state.poll_place(place, now, waker));
+        if answer.is_some()
+            && let Some(place) = self.place.take()
+        {
+            state.end_place(place, now);
+        }
+        (answer, now)
     }
 }
 
@@ -101,14 +129,7 @@ impl<T: Send + 'static, E: Send + 'static> Future for PermitWait<'_, T, E> {
         let Some(ticket) = this.ticket else {
             panic!("a future that waits for a permit must not be polled after it is ready");
         };
-        let waker = context.waker();
-        let (answer, now) = match this.enqueue_waiter(waker) {
-            Ok(()) => {
-                let now = state.now();
-                (this.poll_permit(now, waker), now)
-            }
-            Err(refused) => (Some(Err(refused)), this.start),
-        };
+        let (answer, now) = this.poll_permit(context.waker());
         let Some(answer) = answer else {
             return Poll::Pending;
         };
@@ -132,10 +153,8 @@ impl<T: Send + 'static, E: Send + 'static> Drop for PermitWait<'_, T, E> {
         drop(self.options.take_owner());
         let state = &*self.shared.state;
         let now = state.now();
-        if let Some((place, alarm)) = self.place.take() {
-            state.alarms.cancel(alarm);
-            state.gate.give_up(&place);
-            state.gate.serve_waiters(now);
+        if let Some(place) = self.place.take() {
+            state.leave_place(place, now);
         }
         state.breaker.settle(ticket, Settlement::Dropped, now, 0);
         let _ = state.hook(CallStage::Cancelled);

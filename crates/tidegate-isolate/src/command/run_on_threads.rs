@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use tidegate_core::internal::{WaitGuard, check_may_block, check_wait, discard, trace};
 use tidegate_core::permits::Permit;
-use tidegate_core::{CancelToken, Executor, Task};
+use tidegate_core::{Executor, Task};
 use tidegate_promise::{Completion, Promise, promise_on, promise_with_error};
 
 use super::admission::{Admission, Denied};
@@ -27,7 +27,7 @@ use super::options::CallOptions;
 use super::report::CallRecord;
 use super::shared::Shared;
 use super::thread_call::{
-    CallerMessage, HeldPermits, PendingWork, Recipient, SubmitResult, ThreadCall,
+    CallerMessage, HeldPermits, PendingWork, Recipient, SubmitResult, ThreadCall, Work,
 };
 use crate::breaker::Ticket;
 use crate::bulkhead::{Criticality, Home};
@@ -43,28 +43,22 @@ type Admitted<'a> = (&'a Arc<RegisteredPool>, Ticket, HeldPermits);
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline(never)]
-    pub(super) fn run_on_threads<F>(
+    pub(super) fn run_on_threads<F: Work<T, E>>(
         self: &Arc<Self>,
         options: &mut CallOptions<T, E>,
         work: F,
-    ) -> Result<T, CommandError<E>>
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-    {
+    ) -> Result<T, CommandError<E>> {
         if trace::wants_spans() {
             return self.in_span(|| self.wait_on_threads(options, work));
         }
         self.wait_on_threads(options, work)
     }
 
-    fn wait_on_threads<F>(
+    fn wait_on_threads<F: Work<T, E>>(
         self: &Arc<Self>,
         options: &mut CallOptions<T, E>,
         work: F,
-    ) -> Result<T, CommandError<E>>
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-    {
+    ) -> Result<T, CommandError<E>> {
         let start = self.state.now();
         let _recorded = match self.state.may_wait() {
             Ok(recorded) => recorded,
@@ -87,17 +81,14 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.end_with(options, start, raw)
     }
 
-    pub(super) fn queue_on_threads<F>(
+    pub(super) fn queue_on_threads<F: Work<T, E>>(
         self: &Arc<Self>,
         mut options: CallOptions<T, E>,
         work: F,
-    ) -> Completion<T, CommandError<E>>
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-    {
+    ) -> Completion<T, CommandError<E>> {
         if trace::wants_spans() {
             let span = self.state.span();
-            options.set_span(span.clone());
+            options.rare().span = span.clone();
             // The job takes the span along.
             let _entered = span.enter();
             return self.queue_untraced(options, work);
@@ -105,19 +96,16 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.queue_untraced(options, work)
     }
 
-    fn queue_untraced<F>(
+    fn queue_untraced<F: Work<T, E>>(
         self: &Arc<Self>,
         mut options: CallOptions<T, E>,
         work: F,
-    ) -> Completion<T, CommandError<E>>
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-    {
+    ) -> Completion<T, CommandError<E>> {
         let start = self.state.now();
         // Captured now: the fallback may run, and the call may be logged, outside of this request.
         options.context = options.context.or_else(RequestContext::current);
         if !self.state.plugins.propagators.is_empty() {
-            options.set_captured(self.state.plugins.capture());
+            options.rare().captured = self.state.plugins.capture();
         }
         let pool = self.state.threads.get();
         let (promise, answer) = match pool {
@@ -167,16 +155,13 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     /// Admits a call and submits it to the pool. If it is rejected, returns the cause and the
     /// recipient.
-    fn begin_on_threads<F>(
+    fn begin_on_threads<F: Work<T, E>>(
         self: &Arc<Self>,
         brief: SubmitOptions,
         start: u64,
         work: F,
         recipient: Recipient<T, E>,
-    ) -> SubmitResult<T, E>
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-    {
+    ) -> SubmitResult<T, E> {
         let state = &self.state;
         let flags = state.flags();
         let (pool, ticket, held) = match state.admit_on_threads(flags, start, brief.criticality) {

@@ -32,6 +32,11 @@ use crate::plugin::{CallStage, Install};
 use crate::request::RequestContext;
 use crate::request::wait_graph::{self, RunId};
 
+/// The work of a call on a thread.
+pub(super) trait Work<T, E>: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static {}
+
+impl<T, E, F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static> Work<T, E> for F {}
+
 /// The job has no key in the queue: it is not queued, or its key is not stored yet.
 const NOWHERE: u64 = u64::MAX;
 /// The value of the work, or the cause of its failure.
@@ -129,12 +134,7 @@ pub(super) struct PendingWork<F> {
     pub(super) begun: Option<Arc<AtomicBool>>,
 }
 
-impl<T, E, F> ThreadCall<T, E, F>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-{
+impl<T: Send + 'static, E: Send + 'static, F: Work<T, E>> ThreadCall<T, E, F> {
     pub(super) fn new(
         shared: &Arc<Shared<T, E>>,
         pool: &Arc<RegisteredPool>,
@@ -434,12 +434,7 @@ where
 }
 
 /// Ends the call because its caller cancels it.
-impl<T, E, F> Cancellable for ThreadCall<T, E, F>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-{
+impl<T: Send + 'static, E: Send + 'static, F: Work<T, E>> Cancellable for ThreadCall<T, E, F> {
     fn cancel(&self, interrupt: Option<Interrupt>) -> CancelOutcome {
         let state = &*self.shared.state;
         let may_interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
@@ -469,23 +464,15 @@ where
 }
 
 /// Receives the timeout of a call from the timer.
-impl<T, E, F> OnTimeout for ThreadCall<T, E, F>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-{
+impl<T: Send + 'static, E: Send + 'static, F: Work<T, E>> OnTimeout for ThreadCall<T, E, F> {
     fn expired(self: Arc<Self>, left: WorkState) {
         let why = EarlyEndReason::Expired;
         self.finish_elsewhere(EarlyEnd { left, why });
     }
 }
 
-impl<T, E, F> EarlyEndedCall<E> for ThreadCall<T, E, F>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+impl<T: Send + 'static, E: Send + 'static, F: Work<T, E>> EarlyEndedCall<E>
+    for ThreadCall<T, E, F>
 {
     fn clean_up(&self, EarlyEnd { left, why }: EarlyEnd) -> Cause<E> {
         let state = &*self.shared.state;
@@ -524,18 +511,11 @@ where
 
 /// A job in the pool's queue. The pool drops it without running it if it displaces the job, or if
 /// it drops its queue. The drop then ends the call as rejected.
-struct QueuedJob<T, E, F>(Option<Arc<ThreadCall<T, E, F>>>)
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static;
+struct QueuedJob<T: Send + 'static, E: Send + 'static, F: Work<T, E>>(
+    Option<Arc<ThreadCall<T, E, F>>>,
+);
 
-impl<T, E, F> QueuedJob<T, E, F>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-{
+impl<T: Send + 'static, E: Send + 'static, F: Work<T, E>> QueuedJob<T, E, F> {
     /// Runs the call on a worker thread. The drop of the job then has no effect.
     fn run(mut self) {
         if let Some(call) = self.0.take() {
@@ -544,12 +524,7 @@ where
     }
 }
 
-impl<T, E, F> Drop for QueuedJob<T, E, F>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-{
+impl<T: Send + 'static, E: Send + 'static, F: Work<T, E>> Drop for QueuedJob<T, E, F> {
     fn drop(&mut self) {
         let Some(call) = self.0.take() else {
             return;

@@ -63,13 +63,7 @@ impl<T, E> CallOptions<T, E> {
     #[cold]
     #[inline(never)]
     pub(super) fn begin_span(&mut self, state: &State) {
-        self.set_span(state.span());
-    }
-
-    /// Keeps the span of the call until its end.
-    #[cold]
-    pub(super) fn set_span(&mut self, span: Span) {
-        self.rare().span = span;
+        self.rare().span = state.span();
     }
 
     /// Returns the span of the call and forgets it.

@@ -12,7 +12,7 @@ use crate::error::ConfigError;
 use crate::key::Key;
 use crate::metrics::WindowConfig;
 
-pub(super) const HEALTH_INTERVAL: &str = "metrics.healthSnapshot.intervalInMilliseconds";
+pub(crate) const HEALTH_INTERVAL: &str = "metrics.healthSnapshot.intervalInMilliseconds";
 pub(super) const WINDOW_TIME: &str = "circuitBreaker.window.timeInMilliseconds";
 pub(super) const WINDOW_CALLS: &str = "circuitBreaker.window.calls";
 

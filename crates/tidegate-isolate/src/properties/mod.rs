@@ -30,12 +30,13 @@ pub use self::names::PREFIX;
 pub use self::settings::{Origin, Setting, Settings};
 pub use self::source::{ChangeListener, PropertySource};
 
+pub(crate) use self::draft::HEALTH_INTERVAL;
 pub(crate) use self::merge::merge;
 pub(crate) use self::names::{COLLAPSER, Named, parse};
 pub(crate) use self::precedence::CodeSettings;
 pub(crate) use self::settings::difference;
 pub(crate) use self::sources::{PropertyOwner, Reading, Sources};
-pub(crate) use self::table::{Family, POOL, Property, boolean, millis, number};
+pub(crate) use self::table::{COMMAND, Family, POOL, Property, boolean, millis, number};
 
 #[cfg(test)]
 pub(crate) use self::table::all;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::context::{CacheOwner, RequestContext};
 use super::first_caller::{FirstCaller, RunOwner};
-use super::shared_run::{LaterCaller, Run, SharedAnswer, promise_at};
+use super::shared_run::{LaterCaller, Run, Shareable, SharedAnswer, promise_at};
 use super::shared_run_home::home_of;
 use super::subscribers::Subscribers;
 use crate::bulkhead::Home;
@@ -30,8 +30,8 @@ impl<T, E> CacheKey<T, E> {
     /// Creates a cache use for this key, whose run may be shared.
     pub(crate) fn of(key: String) -> Self
     where
-        T: Clone + Send + Sync + 'static,
-        E: Clone + Send + Sync + 'static,
+        T: Shareable,
+        E: Shareable,
     {
         Self {
             key,
@@ -59,11 +59,11 @@ pub(crate) enum CacheLookup<T, E> {
     WouldDeadlock,
 }
 
-fn look_up<T, E>(context: &RequestContext, scope: CacheScope<'_>, key: &str) -> CacheLookup<T, E>
-where
-    T: Clone + Send + Sync + 'static,
-    E: Clone + Send + Sync + 'static,
-{
+fn look_up<T: Shareable, E: Shareable>(
+    context: &RequestContext,
+    scope: CacheScope<'_>,
+    key: &str,
+) -> CacheLookup<T, E> {
     let CacheScope {
         owner,
         command,

@@ -6,7 +6,7 @@ use tidegate_core::CancelToken;
 use tidegate_promise::{Completion, Outcome, Promise};
 
 use super::context::{CacheOwner, RequestContext};
-use super::shared_run::{Answer, LaterCaller, SharedAnswer, copy_of};
+use super::shared_run::{Answer, LaterCaller, Shareable, SharedAnswer, copy_of};
 use super::subscribers::{RunInFlight, Subscribers};
 use crate::cancel::{CallHandle, HandleOfCall};
 use crate::error::{Cause, CommandError, contain};
@@ -47,11 +47,7 @@ pub(super) struct FirstCaller<T: Send + Sync + 'static, E: Send + Sync + 'static
     pub(super) entry: (CacheOwner, u64),
 }
 
-impl<T, E> RunOwner<T, E> for FirstCaller<T, E>
-where
-    T: Clone + Send + Sync + 'static,
-    E: Clone + Send + Sync + 'static,
-{
+impl<T: Shareable, E: Shareable> RunOwner<T, E> for FirstCaller<T, E> {
     fn callers(&self) -> &Subscribers {
         &self.copies.interest.callers
     }
@@ -140,15 +136,12 @@ where
 }
 
 /// Removes a run without a result from the cache, and fails the calls that share it.
-fn forget<T, E>(
+fn forget<T: Send + 'static, E: Send + 'static>(
     promise: Promise<T, CommandError<E>>,
     context: &RequestContext,
     (command, key): (&Key, &str),
     (owner, mine): (CacheOwner, u64),
-) where
-    T: Send + 'static,
-    E: Send + 'static,
-{
+) {
     // Removes only this entry, not one that a later call stored after this one was cleared.
     context.forget(owner, (command, key), |number| number == mine);
     let error = CommandError::new(command, Cause::Cancelled);

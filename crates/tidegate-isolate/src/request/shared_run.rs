@@ -25,6 +25,11 @@ use crate::key::Key;
 use crate::lock::lock;
 
 pub(crate) type Answer<T, E> = Result<T, CommandError<E>>;
+/// The bound of results and errors that callers share.
+pub(crate) trait Shareable: Clone + Send + Sync + 'static {}
+
+impl<T: Clone + Send + Sync + 'static> Shareable for T {}
+
 pub(crate) type SharedFuture<T, E> = Pin<Box<dyn Future<Output = Answer<T, E>> + Send>>;
 
 /// A shared run whose result can be read.
@@ -74,11 +79,7 @@ pub(super) struct LaterCaller<T: Send + Sync + 'static, E: Send + Sync + 'static
     log: Option<RequestContext>,
 }
 
-impl<T, E> LaterCaller<T, E>
-where
-    T: Send + Sync + 'static,
-    E: Send + Sync + 'static,
-{
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> LaterCaller<T, E> {
     /// Creates a reader of `run` for a caller that has joined it, or created it.
     pub(super) fn new(run: Run<T, E>, command: &Key) -> Self {
         Self {
@@ -91,11 +92,7 @@ where
     }
 }
 
-impl<T, E> SharedAnswer<T, E> for LaterCaller<T, E>
-where
-    T: Clone + Send + Sync + 'static,
-    E: Clone + Send + Sync + 'static,
-{
+impl<T: Shareable, E: Shareable> SharedAnswer<T, E> for LaterCaller<T, E> {
     fn log_into(&mut self, context: RequestContext) {
         self.log = Some(context);
     }
@@ -164,7 +161,7 @@ where
             (handle, interest.caller(cancel))
         });
         promise.on_cancel(move || drop(interest));
-        put(&slot, promise);
+        *lock(&slot) = Some(promise);
         let mine = Arc::clone(&slot);
         answer.on_complete(move |outcome| {
             let Some(promise) = take(&mine) else {
@@ -201,31 +198,17 @@ where
 /// The promise of a copy, until it is taken.
 pub(crate) type Slot<T, E> = Arc<Mutex<Option<Promise<T, CommandError<E>>>>>;
 
-fn put<T, E>(slot: &Slot<T, E>, promise: Promise<T, CommandError<E>>)
-where
-    T: Send + 'static,
-    E: Send + 'static,
-{
-    *lock(slot) = Some(promise);
-}
-
 /// Takes the promise of a copy, if it was not taken before.
-pub(crate) fn take<T, E>(slot: &Slot<T, E>) -> Option<Promise<T, CommandError<E>>>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-{
+pub(crate) fn take<T: Send + 'static, E: Send + 'static>(
+    slot: &Slot<T, E>,
+) -> Option<Promise<T, CommandError<E>>> {
     lock(slot).take()
 }
 
 /// Creates a promise at `home`.
-pub(super) fn promise_at<T, E>(
+pub(super) fn promise_at<T: Send + 'static, E: Send + 'static>(
     home: Option<Arc<dyn Executor>>,
-) -> (Promise<T, CommandError<E>>, Completion<T, CommandError<E>>)
-where
-    T: Send + 'static,
-    E: Send + 'static,
-{
+) -> (Promise<T, CommandError<E>>, Completion<T, CommandError<E>>) {
     match home {
         Some(home) => promise_on(home),
         None => promise_with_error(),

@@ -58,13 +58,9 @@ pub struct Attempts<T, E> {
     begun: u32,
 }
 
-impl<E> Retry<E> {
+impl<E: Send + 'static> Retry<E> {
     /// Begins a call whose attempts are entries. See [`Attempts`].
-    pub fn begin<T>(&self, call: Call<T, E>) -> Attempts<T, E>
-    where
-        T: Send + 'static,
-        E: Send + 'static,
-    {
+    pub fn begin<T: Send + 'static>(&self, call: Call<T, E>) -> Attempts<T, E> {
         self.earn();
         let timeout = call.timeout_nanos();
         Attempts {

@@ -5,8 +5,9 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_core::internal::{as_nanos, contain};
+use tidegate_core::internal::contain;
 
+use super::retry::pause_of;
 use crate::alarm::Pause;
 use crate::command::{Call, Command};
 use crate::error::CommandError;
@@ -88,7 +89,8 @@ impl Hedge {
     {
         let mut first = pin!(Some(attempt(call.attempt())));
         let mut second = pin!(None);
-        let mut pause = self.pause(call.command());
+        let after = self.delay(call.command());
+        let mut pause = after.map(|after| pause_of(call.command(), after));
         let mut failed = None;
         // A mutable borrow, because a call is `Send` but not `Sync`.
         let whole = &mut call;
@@ -130,27 +132,15 @@ impl Hedge {
     }
 
     /// Returns the time until the second attempt, or `None` if too few latencies were recorded.
-    pub(super) fn delay<T, E>(&self, command: &Command<T, E>) -> Option<Duration>
-    where
-        T: Send + 'static,
-        E: Send + 'static,
-    {
+    pub(super) fn delay<T: Send + 'static, E: Send + 'static>(
+        &self,
+        command: &Command<T, E>,
+    ) -> Option<Duration> {
         let latencies = command.total_latencies();
         if latencies.count() < self.min_samples {
             return None;
         }
         Some(latencies.percentile(self.percentile).max(self.at_least))
-    }
-
-    /// Returns the pause before the second attempt, if there may be one.
-    fn pause<T: Send + 'static, E: Send + 'static>(
-        &self,
-        command: &Command<T, E>,
-    ) -> Option<Pause> {
-        let after = self.delay(command)?;
-        let now = command.alarms().clock().nanos();
-        let at = now.saturating_add(as_nanos(after));
-        Some(Pause::until(command.alarms(), command.aside(), at))
     }
 }
 

@@ -155,7 +155,9 @@ impl<E> Retry<E> {
         let pause = Duration::try_from_secs_f64(self.pause.as_secs_f64() * times);
         pause.map_or(self.longest, |pause| pause.min(self.longest))
     }
+}
 
+impl<E: Send + 'static> Retry<E> {
     /// Makes attempts of `call` with `attempt` until one succeeds or no retry is left.
     ///
     /// # Errors
@@ -174,7 +176,6 @@ impl<E> Retry<E> {
     ) -> Result<T, CommandError<E>>
     where
         T: Send + 'static,
-        E: Send + 'static,
     {
         call.with_cache(|call| {
             self.budget.earn();
@@ -218,7 +219,6 @@ impl<E> Retry<E> {
     ) -> impl Future<Output = Result<T, CommandError<E>>> + use<T, E, F, W, X>
     where
         T: Send + 'static,
-        E: Send + 'static,
         F: FnMut(Call<T, E>) -> W,
         W: Future<Output = Result<T, X>>,
         X: Into<CommandError<E>>,
@@ -274,17 +274,13 @@ impl<E> Retry<E> {
     /// Decides whether there is an `n`-th retry, and takes it from the budget. Returns the pause
     /// before it, or `None` if there is no retry. A caller that may not pause makes no retry that
     /// would come too early, and none begins after the time that is left.
-    pub(super) fn next_pause<T>(
+    pub(super) fn next_pause<T: Send + 'static>(
         &self,
         command: &Command<T, E>,
         n: u32,
         error: &CommandError<E>,
         (may_pause, left): (bool, Duration),
-    ) -> Option<Duration>
-    where
-        T: Send + 'static,
-        E: Send + 'static,
-    {
+    ) -> Option<Duration> {
         if !self.may_retry(command, n) {
             return None;
         }
@@ -307,11 +303,7 @@ impl<E> Retry<E> {
     }
 
     /// Returns `true` if the policy and the isolation allow an `n`-th retry.
-    pub(super) fn may_retry<T>(&self, command: &Command<T, E>, n: u32) -> bool
-    where
-        T: Send + 'static,
-        E: Send + 'static,
-    {
+    pub(super) fn may_retry<T: Send + 'static>(&self, command: &Command<T, E>, n: u32) -> bool {
         n < self.attempts && !command.is_shut_down()
     }
 
@@ -352,11 +344,10 @@ impl<E> Retry<E> {
 }
 
 /// Runs a closure of the user. If it panics, reports the panic and returns `None`.
-fn call_user_code<T, E, R>(command: &Command<T, E>, closure: impl FnOnce() -> R) -> Option<R>
-where
-    T: Send + 'static,
-    E: Send + 'static,
-{
+fn call_user_code<T: Send + 'static, E: Send + 'static, R>(
+    command: &Command<T, E>,
+    closure: impl FnOnce() -> R,
+) -> Option<R> {
     let answer = contain(closure);
     if let Err(message) = &answer {
         command.panicked(message);
