@@ -10,7 +10,7 @@ use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, until};
 
 use super::kit::{alone, still};
-use crate::support::{SECOND, builder, cause, hold, pool, pool_of};
+use crate::support::{SECOND, builder, cause, hold, made, pool, pool_of};
 
 #[test]
 fn a_call_that_times_out_in_the_queue_never_runs_and_frees_its_place() {
@@ -204,13 +204,14 @@ fn shutting_down_has_a_deadline_and_a_report() {
 fn timeouts_ends_and_cancellations_race_and_each_call_ends_once() {
     let clock = ManualClock::new();
     let isolation = Isolation::builder().clock(&clock).build().unwrap();
-    let command = builder("a")
-        .threads(pool_of(2, 4))
-        .timeout(Duration::from_nanos(50))
-        .configure(|c| c.breaker.mode = tidegate_isolate::BreakerMode::Disabled)
-        .fallback(|_| Ok(0))
-        .build(&isolation)
-        .unwrap();
+    let command = made(
+        builder("a")
+            .threads(pool_of(2, 4))
+            .timeout(Duration::from_nanos(50))
+            .configure(|c| c.breaker.mode = tidegate_isolate::BreakerMode::Disabled)
+            .fallback(|_| Ok(0)),
+        &isolation,
+    );
     let calls = 600_u64;
     let mut answers = Vec::new();
     for n in 0..calls {

@@ -11,7 +11,7 @@ use tidegate_loop::EventLoop;
 use tidegate_pool::Quiet;
 use tidegate_testkit::Gate;
 
-use crate::support::{SECOND, alone, builder, poll_once, pool_of};
+use crate::support::{SECOND, alone, builder, made, poll_once, pool_of};
 
 #[test]
 fn hooks_know_the_thread() {
@@ -24,11 +24,10 @@ fn hooks_know_the_thread() {
         })
         .build()
         .unwrap();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .fallback(|_| Ok(0))
-        .build(&isolation)
-        .unwrap();
+    let command = made(
+        builder("a").threads(pool_of(1, 1)).fallback(|_| Ok(0)),
+        &isolation,
+    );
     command.run(|_| Ok(1)).unwrap();
     let expected = [
         CallStage::Start,
@@ -64,10 +63,7 @@ fn the_context_goes_along_and_the_thread_gets_its_own_back() {
         })
         .build()
         .unwrap();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .build(&isolation)
-        .unwrap();
+    let command = made(builder("a").threads(pool_of(1, 1)).no_timeout(), &isolation);
     let request = RequestContext::new();
     {
         let _entered = request.enter();
@@ -119,12 +115,13 @@ fn a_fallback_after_a_timeout_is_in_the_request_and_the_log_knows_the_call() {
         .unwrap();
     let user = Arc::new(RequestVariable::new(|| 0));
     let of_request = Arc::clone(&user);
-    let command = builder("a")
-        .threads(pool_of(1, 0))
-        .timeout(SECOND)
-        .fallback(move |_| Ok(*of_request.get().map_err(|_| "no request")? * 10 + KNOWN.get()))
-        .build(&isolation)
-        .unwrap();
+    let command = made(
+        builder("a")
+            .threads(pool_of(1, 0))
+            .timeout(SECOND)
+            .fallback(move |_| Ok(*of_request.get().map_err(|_| "no request")? * 10 + KNOWN.get())),
+        &isolation,
+    );
     let request = RequestContext::new();
     let (inside, go_on) = (Gate::new(), Gate::new());
     let answer = {

@@ -14,7 +14,7 @@ use tidegate_pool::{HandedBack, WorkerPool};
 use tidegate_testkit::{Counter, DropCount, Rng, until};
 
 use crate::concurrency::Plain;
-use crate::support::{Answer, Numbers, SECOND, builder, pool_of};
+use crate::support::{Answer, Numbers, SECOND, builder, made, pool_of};
 
 const CALLERS: usize = 3;
 const CALLS: usize = 40;
@@ -237,11 +237,13 @@ fn round(seed: u64, end: End, parts: Parts) {
         .on_unhandled(|_, _| ())
         .concurrency_strategy(move |_| strategy(parts, &lends));
     let isolation = isolation.build().unwrap();
-    let command = builder("a")
-        .threads(pool_of(2, 6))
-        .timeout(SECOND / 20)
-        .configure(|c| c.interrupt_on_cancel = true);
-    let command = command.build(&isolation).unwrap();
+    let command = made(
+        builder("a")
+            .threads(pool_of(2, 6))
+            .timeout(SECOND / 20)
+            .configure(|c| c.interrupt_on_cancel = true),
+        &isolation,
+    );
     let (drops, count) = (Counter::new(), AtomicUsize::new(0));
     let end_at = rng.index(CALLERS * CALLS);
     let mut made = Vec::new();

@@ -12,7 +12,7 @@ use tidegate_isolate::{
     Cause, CommandError, Event, Hedge, RateConfig, RateLimit, RequestContext, Retry, RetryBudget,
 };
 
-use crate::support::{Numbers, SECOND, alone, builder, counted, events, poll_once, still};
+use crate::support::{Numbers, SECOND, alone, builder, counted, events, made, poll_once, still};
 
 type Call = tidegate_isolate::Call<u32, &'static str>;
 type Answer = Result<u32, CommandError<&'static str>>;
@@ -347,8 +347,7 @@ fn a_retry_with_a_fallback_logs_each_event_once() {
     );
     let text = request.log_text();
     assert_eq!(text.matches("FAILURE").count(), 1, "{text}");
-    let strict = builder("b").bad_request_when(|_| true);
-    let strict = strict.build(&isolation).unwrap();
+    let strict = made(builder("b").bad_request_when(|_| true), &isolation);
     let request = RequestContext::new();
     let call = strict.call().context(&request);
     let error = retry.run(call, |call| call.run(|_| Err("you")));

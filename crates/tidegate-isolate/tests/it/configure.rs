@@ -10,7 +10,7 @@ use tidegate_isolate::{
 };
 
 use crate::support::{
-    Numbers, SECOND, alone, builder, pool, pool_of, still, tunable, with_properties,
+    Numbers, SECOND, alone, builder, made, pool, pool_of, still, tunable, with_properties,
 };
 
 #[test]
@@ -90,8 +90,7 @@ fn a_value_that_stays_wrong_keeps_nothing_else_from_changing() {
     let file = File::default();
     let isolation = Isolation::builder().properties(file.clone());
     let isolation = isolation.build().unwrap();
-    let command = builder("a").threads(pool_of(2, 0));
-    let command = command.build(&isolation).unwrap();
+    let command = made(builder("a").threads(pool_of(2, 0)), &isolation);
     let core = "hystrix.threadpool.a.coreSize";
     file.say(core, "8").unwrap();
     for wrong in ["0", "many", "-4"] {
@@ -360,8 +359,10 @@ fn changes_to_a_shared_pool_do_not_overwrite_each_other() {
         .remove("hystrix.threadpool.shared.maxQueueSize")
         .unwrap();
     assert_eq!(notified(&isolation, &commands), [(5, 3)]);
-    let late = builder("c").pool("shared").threads(pool_of(2, 1));
-    let late = late.build(&isolation).unwrap();
+    let late = made(
+        builder("c").pool("shared").threads(pool_of(2, 1)),
+        &isolation,
+    );
     late.configure(|c| c.pool.keep_alive = Duration::from_secs(9))
         .unwrap();
     assert_eq!(
@@ -407,8 +408,7 @@ fn a_source_that_moves_a_command_to_another_pool_keeps_nothing_else_from_changin
     let file = File::default();
     let isolation = Isolation::builder().properties(file.clone());
     let isolation = isolation.build().unwrap();
-    let command = builder("a").threads(pool_of(2, 0)).build(&isolation);
-    let command = command.unwrap();
+    let command = made(builder("a").threads(pool_of(2, 0)), &isolation);
     let error = file.say("hystrix.command.a.threadPoolKeyOverride", "other");
     let error = error.unwrap_err();
     assert_eq!(

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_isolate::{Cause, Event, Isolation, PermitConfig, Rejection, RequestContext};
 use tidegate_testkit::{Counter, Gate, until};
 
-use crate::support::{Numbers, alone, builder, counted, poll_once, pool_of, still};
+use crate::support::{Numbers, alone, builder, counted, made, poll_once, pool_of, still};
 
 const DEADLOCK: Cause<&'static str> = Cause::Rejected(Rejection::Deadlock);
 
@@ -69,8 +69,10 @@ fn a_shared_run_does_not_wait_for_itself() {
     call_inside(&in_place, &in_place, &request, "x");
     assert_eq!(counted(&in_place)[0], (Event::Success, 1));
     assert_eq!(in_place.snapshot().totals[Event::ResponseFromCache], 0);
-    let threads = builder("threads").threads(pool_of(4, 0)).no_timeout();
-    let threads = threads.build(&isolation).unwrap();
+    let threads = made(
+        builder("threads").threads(pool_of(4, 0)).no_timeout(),
+        &isolation,
+    );
     call_inside(&threads, &threads, &request, "x");
 
     // On another thread, which the run waits for.
@@ -168,8 +170,7 @@ fn a_shared_run_that_waits_for_the_calling_thread_is_not_waited_for() {
 fn a_queued_copy_cannot_be_waited_for_inside_its_own_run() {
     let (_clock, isolation) = still();
     let permits = builder("a").no_timeout().build(&isolation).unwrap();
-    let threads = builder("b").threads(pool_of(4, 4)).no_timeout();
-    let threads = threads.build(&isolation).unwrap();
+    let threads = made(builder("b").threads(pool_of(4, 4)).no_timeout(), &isolation);
     for command in [permits, threads] {
         let (inner, request) = (command.clone(), RequestContext::new());
         let (mine, (kept, copies)) = (request.clone(), mpsc::channel());
@@ -289,8 +290,7 @@ fn the_timer_ends_with_the_isolation_although_its_shutdown_has_no_timeout() {
 fn a_shutdown_and_a_shutdown_now_at_the_same_time_both_end() {
     for _ in 0..50 {
         let isolation = Isolation::builder().build().unwrap();
-        let command = builder("a").threads(pool_of(2, 8)).no_timeout();
-        let command = command.build(&isolation).unwrap();
+        let command = made(builder("a").threads(pool_of(2, 8)).no_timeout(), &isolation);
         let inside = Gate::new();
         let opens = inside.clone();
         let running = command.queue(move |cancel| {

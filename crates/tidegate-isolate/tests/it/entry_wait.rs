@@ -11,7 +11,7 @@ use tidegate_loop::{EventLoop, Quiet};
 use tidegate_testkit::{Counter, DropCount, until};
 
 use crate::steps::Steps;
-use crate::support::{Numbers, SECOND, alone, builder, counted, pool_of, still};
+use crate::support::{Numbers, SECOND, alone, builder, counted, made, pool_of, still};
 
 type Admitted = Result<Entry, CommandError<&'static str>>;
 
@@ -129,8 +129,7 @@ fn calls_that_wait_are_served_in_the_order_of_the_queue() {
             discipline,
             ..waiting(1)
         };
-        let command = builder(&key.to_string()).permits(permits).build(&isolation);
-        let command = command.unwrap();
+        let command = made(builder(&key.to_string()).permits(permits), &isolation);
         let first = command.admit().unwrap();
         let _pending: Vec<_> = (0..3)
             .map(|number| wait(&command, &home, &received, number))
@@ -445,8 +444,7 @@ fn loops_pass_one_permit_around_until_they_end() {
         max_waiting: 10_000,
         ..PermitConfig::from(1)
     };
-    let command = builder("a").permits(permits).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let command = made(builder("a").permits(permits).no_timeout(), &isolation);
     let loops: Vec<_> = ["one", "two", "three"]
         .map(|name| EventLoop::builder(name).build().unwrap())
         .into();

@@ -9,7 +9,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::Gate;
 
-use crate::support::{Numbers, alone, builder, counted, events, still};
+use crate::support::{Numbers, alone, builder, counted, events, made, still};
 
 #[test]
 fn success() {
@@ -98,17 +98,11 @@ fn a_bad_request_has_no_fallback_and_is_no_failure() {
 #[test]
 fn a_fallback_that_fails_or_panics_stands_beside_the_cause() {
     let (_clock, isolation) = still();
-    let failing = builder("a")
-        .fallback(|_| Err("neither"))
-        .build(&isolation)
-        .unwrap();
+    let failing = made(builder("a").fallback(|_| Err("neither")), &isolation);
     let error = failing.run(|_| Err("no")).unwrap_err();
     assert_eq!(error.cause(), &Cause::Failed("no"));
     assert_eq!(error.fallback(), Some(&FallbackError::Failed("neither")));
-    let panicking = builder("b")
-        .fallback(|_| panic!("twice"))
-        .build(&isolation)
-        .unwrap();
+    let panicking = made(builder("b").fallback(|_| panic!("twice")), &isolation);
     let error = panicking.run(|_| Err("no")).unwrap_err();
     assert_eq!(
         error.fallback(),

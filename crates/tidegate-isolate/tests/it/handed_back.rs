@@ -9,12 +9,11 @@ use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, until};
 
 use crate::concurrency::{Plain, with_parts};
-use crate::support::{Answer, Numbers, builder, cause, hold, pool_of, still};
+use crate::support::{Answer, Numbers, builder, cause, hold, made, pool_of, still};
 
 /// The only thread of this command is busy until the gate opens; `queued` calls wait for it.
 fn busy(isolation: &Isolation, go_on: &Gate, queued: u32) -> (Numbers, Answer, Vec<Answer>) {
-    let command = builder("a").threads(pool_of(1, 8)).no_timeout();
-    let command = command.build(isolation).unwrap();
+    let command = made(builder("a").threads(pool_of(1, 8)).no_timeout(), isolation);
     let held = hold(&command, go_on);
     let queued = (0..queued).map(|n| command.queue(move |_| Ok(n)));
     let queued = queued.collect();
@@ -114,10 +113,12 @@ fn calls_of_a_removed_key_end_with_the_isolation() {
 #[test]
 fn a_pool_that_a_command_makes_after_the_isolation_hands_nothing_back() {
     let (go_on, (_clock, isolation)) = (Gate::new(), still());
-    let command = builder("a")
-        .no_timeout()
-        .configure(|c| c.pool = pool_of(1, 8));
-    let command = command.build(&isolation).unwrap();
+    let command = made(
+        builder("a")
+            .no_timeout()
+            .configure(|c| c.pool = pool_of(1, 8)),
+        &isolation,
+    );
     drop(isolation);
     let threads = |c: &mut tidegate_isolate::CommandConfig| {
         c.bulkhead = tidegate_isolate::Bulkhead::Threads;

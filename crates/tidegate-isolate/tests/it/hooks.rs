@@ -10,7 +10,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Gate, Log, until};
 
-use crate::support::{Answer, SECOND, builder, hold, pool, pool_of};
+use crate::support::{Answer, SECOND, builder, hold, made, pool, pool_of};
 
 type Stages = Arc<Mutex<Vec<CallStage>>>;
 
@@ -52,10 +52,7 @@ fn success_goes_through_its_stages() {
 #[test]
 fn failure_with_and_without_a_fallback() {
     let (stages, _clock, isolation) = hooked();
-    let with = builder("with")
-        .fallback(|_| Ok(1))
-        .build(&isolation)
-        .unwrap();
+    let with = made(builder("with").fallback(|_| Ok(1)), &isolation);
     with.run(|_| Err("no")).unwrap();
     let expected = [
         CallStage::Start,
@@ -77,10 +74,7 @@ fn failure_with_and_without_a_fallback() {
         CallStage::Error,
     ];
     assert_eq!(take(&stages), expected);
-    let failing = builder("failing")
-        .fallback(|_| Err("neither"))
-        .build(&isolation)
-        .unwrap();
+    let failing = made(builder("failing").fallback(|_| Err("neither")), &isolation);
     let _ = failing.run(|_| Err("no"));
     let expected = [
         CallStage::FallbackStart,
@@ -115,12 +109,13 @@ fn a_timeout_has_neither_execution_error_nor_success() {
 /// Returns the stages that the hooks saw of a call on a thread that `leave` ends while it runs.
 fn left(leave: impl FnOnce(&ManualClock, &Answer)) -> Vec<CallStage> {
     let (stages, clock, isolation) = hooked();
-    let command = builder("a")
-        .threads(pool_of(1, 0))
-        .timeout(SECOND)
-        .fallback(|_| Ok(9))
-        .build(&isolation)
-        .unwrap();
+    let command = made(
+        builder("a")
+            .threads(pool_of(1, 0))
+            .timeout(SECOND)
+            .fallback(|_| Ok(9)),
+        &isolation,
+    );
     let go_on = Gate::new();
     let answer = hold(&command, &go_on);
     leave(&clock, &answer);
@@ -157,10 +152,7 @@ fn a_thread_that_was_left_completes_when_its_work_ends() {
 #[test]
 fn a_full_pool_has_only_start_and_error() {
     let (stages, _clock, isolation) = hooked();
-    let command = builder("a")
-        .threads(pool_of(1, 0))
-        .build(&isolation)
-        .unwrap();
+    let command = made(builder("a").threads(pool_of(1, 0)), &isolation);
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     take(&stages);
@@ -286,10 +278,7 @@ fn several_of_each_kind_in_their_order() {
         .properties(weak.clone())
         .build()
         .unwrap();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .build(&isolation)
-        .unwrap();
+    let command = made(builder("a").threads(pool_of(1, 1)), &isolation);
     let error = command.run(|_| panic!("must not run")).unwrap_err();
     let refused = Cause::Panicked("one says no".into());
     assert_eq!(error.cause(), &refused, "the first refusal counts");

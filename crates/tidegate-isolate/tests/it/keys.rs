@@ -10,7 +10,7 @@ use tidegate_isolate::{
 use tidegate_testkit::{Gate, Log};
 
 use crate::support::{
-    SECOND, alone, builder, by_group, hold, pool, pool_of, still, with_properties,
+    SECOND, alone, builder, by_group, hold, made, pool, pool_of, still, with_properties,
 };
 
 #[test]
@@ -263,8 +263,7 @@ fn a_pool_goes_with_the_last_of_its_keys() {
     let old = commands[0].group().clone();
     drop(commands);
     ended.wait();
-    let again = builder("a").threads(pool_of(2, 0)).build(&isolation);
-    let again = again.unwrap();
+    let again = made(builder("a").threads(pool_of(2, 0)), &isolation);
     assert_eq!(isolation.pool_count(), 2);
     assert!(!again.group().is_same(&old), "its name was forgotten, too");
 }
@@ -286,10 +285,7 @@ fn interned_pool_keys_are_counted() {
     assert_eq!(isolation.pool_key_count(), 0);
     let build = |key: &str, pool: &str| builder(key).pool(pool).build(&isolation).unwrap();
     let _commands = [build("a", "one"), build("b", "one"), build("c", "two")];
-    let _own = builder("d")
-        .threads(pool_of(1, 0))
-        .build(&isolation)
-        .unwrap();
+    let _own = made(builder("d").threads(pool_of(1, 0)), &isolation);
     assert_eq!(isolation.pool_key_count(), 3, "also those without threads");
     assert_eq!(isolation.pool_count(), 1, "a pool is made when it is used");
     assert!(isolation.remove("a"));
@@ -316,8 +312,10 @@ fn an_enum_of_the_user_is_a_key() {
         let command = builder(key).pool(Pools::Legacy).threads(pool_of(1, 1));
         command.build(&isolation).unwrap()
     });
-    let text = builder("c").pool("legacy").threads(pool_of(1, 1));
-    let text = text.build(&isolation).unwrap();
+    let text = made(
+        builder("c").pool("legacy").threads(pool_of(1, 1)),
+        &isolation,
+    );
     assert!(a.pool().is_same(b.pool()) && a.pool().is_same(text.pool()));
     assert_eq!((isolation.pool_count(), isolation.pool_key_count()), (1, 1));
     assert_eq!((a.run(|_| Ok(1)), b.run(|_| Ok(2))), (Ok(1), Ok(2)));
@@ -412,11 +410,7 @@ fn idle_keys_give_their_histograms_back() {
 #[test]
 fn a_shutdown_ends_removed_keys_too() {
     let (clock, isolation) = still();
-    let threads = builder("t")
-        .threads(pool_of(1, 1))
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let threads = made(builder("t").threads(pool_of(1, 1)).no_timeout(), &isolation);
     let leave = Gate::new();
     let held = hold(&threads, &leave);
     assert!(isolation.remove("t"));
@@ -438,11 +432,7 @@ fn a_shutdown_ends_removed_keys_too() {
         max_wait: SECOND,
         ..PermitConfig::from(1)
     };
-    let permits = builder("p")
-        .permits(permits)
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
+    let permits = made(builder("p").permits(permits).no_timeout(), &isolation);
     let _entry = permits.admit().unwrap();
     std::thread::scope(|scope| {
         let sleepers = clock.sleepers();

@@ -13,7 +13,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Gate, Log};
 
-use crate::support::{alone, builder, poll_once, while_inside};
+use crate::support::{alone, builder, made, poll_once, while_inside};
 
 #[test]
 fn what_matters_most_is_refused_last() {
@@ -152,8 +152,10 @@ fn each_move_of_an_adaptive_limit_is_an_event_with_time_and_reason() {
         min: 1,
         ..AdaptiveLimit::aimd()
     };
-    let command = builder("a").adaptive(limit.clone()).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let command = made(
+        builder("a").adaptive(limit.clone()).no_timeout(),
+        &isolation,
+    );
     let held: Vec<_> = (0..10).map(|_| command.admit().unwrap()).collect();
     let call = || {
         let entry = command.admit().unwrap();

@@ -4,7 +4,7 @@
 use tidegate_isolate::{Bulkhead, Cause, Isolation, Key, Rejection};
 use tidegate_testkit::{Gate, Log, Rng, model, rounds};
 
-use crate::support::{builder, hold, pool, pool_of, still, with_properties};
+use crate::support::{builder, hold, made, pool, pool_of, still, with_properties};
 
 /// The pools of a program.
 #[derive(Clone, Copy, PartialEq)]
@@ -117,8 +117,7 @@ fn a_queue_size_of_zero_or_less_hands_over_to_a_thread_or_rejects() {
         properties
             .set("hystrix.threadpool.a.maxQueueSize", size)
             .unwrap();
-        let command = builder("a").threads(pool_of(1, 7)).build(&isolation);
-        let command = command.unwrap();
+        let command = made(builder("a").threads(pool_of(1, 7)), &isolation);
         let go_on = Gate::new();
         let held = hold(&command, &go_on);
         let refused = command.run(|_| Ok(1)).unwrap_err();

@@ -14,7 +14,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Counter, Gate, until};
 
-use crate::support::{alone, builder, cause, hold, poll_once, pool, pool_of, still, tunable};
+use crate::support::{alone, builder, cause, hold, made, poll_once, pool, pool_of, still, tunable};
 
 #[test]
 fn a_full_queue_and_a_reached_threshold_are_distinguished() {
@@ -315,8 +315,7 @@ fn a_call_after_the_end_is_refused_before_anything_is_prepared_for_it() {
         || || ()
     });
     let isolation = isolation.build().unwrap();
-    let command = builder("a").threads(pool_of(1, 0)).build(&isolation);
-    let command = command.unwrap();
+    let command = made(builder("a").threads(pool_of(1, 0)), &isolation);
     drop(isolation.shutdown(Duration::from_secs(1)));
     let error = command.run(|_| Ok(1)).unwrap_err();
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::Closed));

@@ -13,7 +13,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Bomb, Gate, block_on, until};
 
-use crate::support::{SECOND, alone, builder, poll_once};
+use crate::support::{SECOND, alone, builder, made, poll_once};
 
 type Call = tidegate_isolate::Call<u32, &'static str>;
 
@@ -277,8 +277,7 @@ fn a_predicate_decides_what_is_tried_again() {
     assert_eq!(error.unwrap_err().failure(), Some(&"gone"));
     assert_eq!(command.snapshot().totals[Event::Retried], 2);
     let bold = Retry::attempts(2).when(CommandError::is_bad_request);
-    let strict = builder("b").bad_request_when(|_| true);
-    let strict = strict.build(&isolation).unwrap();
+    let strict = made(builder("b").bad_request_when(|_| true), &isolation);
     let error = bold.run(strict.call(), |call| call.run(|_| Err("you")));
     assert!(error.unwrap_err().is_bad_request());
     assert_eq!(

@@ -8,7 +8,7 @@ use tidegate_isolate::{
     Settings,
 };
 
-use crate::support::{alone, builder, pool_of, tunable, with_properties};
+use crate::support::{alone, builder, made, pool_of, tunable, with_properties};
 
 const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 const TIMEOUT: &str = "execution.isolation.thread.timeoutInMilliseconds";
@@ -192,8 +192,7 @@ fn probes_and_ramp_are_live_properties() {
     assert_eq!(breaker().probes, 3, "the old value stays");
     set("ramp.timeInMilliseconds", "0").unwrap();
     assert_eq!(breaker().ramp, None);
-    let later = builder("b").breaker(BreakerConfig::default());
-    let later = later.build(&isolation).unwrap();
+    let later = made(builder("b").breaker(BreakerConfig::default()), &isolation);
     let all = "hystrix.command.default.circuitBreaker.probes.requiredSuccesses";
     properties.set(all, "5").unwrap();
     assert_eq!(later.config().breaker.successes, 1, "the code says so");

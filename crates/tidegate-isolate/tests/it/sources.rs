@@ -14,7 +14,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::Gate;
 
-use crate::support::{Numbers, builder, poll_once, still, while_inside, with_properties};
+use crate::support::{Numbers, builder, made, poll_once, still, while_inside, with_properties};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const LIMIT: &str = "hystrix.command.a.execution.isolation.semaphore.maxConcurrentRequests";
@@ -140,8 +140,7 @@ fn patient() -> PermitConfig {
 #[test]
 fn callers_that_wait_are_served_after_waiting_was_switched_off() {
     let isolation = Isolation::builder().build().unwrap();
-    let a = builder("a").permits(patient()).build(&isolation);
-    let a = a.unwrap();
+    let a = made(builder("a").permits(patient()), &isolation);
     let mut waits = pin!(a.run_async(|_| async { Ok(1) }));
     while_inside(&a, 1, || {
         assert!(poll_once(waits.as_mut()).is_pending());
@@ -163,8 +162,7 @@ impl Wake for OpensOnDrop {
 #[test]
 fn callers_that_wait_for_a_permit_are_woken_by_the_shutdown() {
     let (clock, isolation) = still();
-    let a = builder("a").permits(patient()).no_timeout();
-    let a = a.build(&isolation).unwrap();
+    let a = made(builder("a").permits(patient()).no_timeout(), &isolation);
     let woken = Gate::new();
     let waker = Waker::from(Arc::new(OpensOnDrop(woken.clone())));
     let closed = Cause::Rejected(Rejection::Closed);

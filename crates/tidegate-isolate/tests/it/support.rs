@@ -37,7 +37,7 @@ pub(crate) fn alone_in(
     (clock, isolation): (ManualClock, Isolation),
     with: impl FnOnce(Builder) -> Builder,
 ) -> (ManualClock, Isolation, Numbers) {
-    let command = with(builder("a")).build(&isolation).unwrap();
+    let command = made(with(builder("a")), &isolation);
     (clock, isolation, command)
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn with_properties() -> (Properties, Isolation) {
 /// Builds a command with key `a` in an isolation with properties.
 pub(crate) fn tunable(with: impl FnOnce(Builder) -> Builder) -> (Properties, Isolation, Numbers) {
     let (properties, isolation) = with_properties();
-    let command = with(builder("a")).build(&isolation).unwrap();
+    let command = made(with(builder("a")), &isolation);
     (properties, isolation, command)
 }
 
@@ -64,6 +64,10 @@ pub(crate) fn by_group() -> (Properties, Isolation) {
 
 pub(crate) fn builder(key: &str) -> Builder {
     Command::builder(key).group("tests")
+}
+
+pub(crate) fn made(builder: Builder, isolation: &Isolation) -> Numbers {
+    builder.build(isolation).unwrap()
 }
 
 /// Returns settings with this many threads and queue places.

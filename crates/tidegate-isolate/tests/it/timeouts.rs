@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_isolate::{Cause, Event};
 use tidegate_testkit::Gate;
 
-use crate::support::{alone, builder, counted, still};
+use crate::support::{alone, builder, counted, made, still};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -127,10 +127,7 @@ fn a_kept_token_is_never_tripped_by_a_later_call() {
 #[test]
 fn nested_calls_have_deadlines_of_their_own() {
     let (clock, isolation) = still();
-    let outer = builder("outer")
-        .timeout(SECOND * 5)
-        .build(&isolation)
-        .unwrap();
+    let outer = made(builder("outer").timeout(SECOND * 5), &isolation);
     let inner = builder("inner").timeout(SECOND).build(&isolation).unwrap();
     let answer = outer.run(move |outer_token| {
         let error = inner.run(move |inner_token| {

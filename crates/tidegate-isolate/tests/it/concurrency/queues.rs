@@ -8,7 +8,7 @@ use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_testkit::{Gate, Log, until};
 
 use super::{Plain, others_go_on, queue_up, with_parts};
-use crate::support::{SECOND, builder, cause, hold, pool, pool_of};
+use crate::support::{SECOND, builder, cause, hold, made, pool, pool_of};
 
 /// The newest call first, but critical ones before.
 #[derive(Default)]
@@ -37,8 +37,7 @@ impl JobQueue for Ranked {
 fn the_queue_of_the_program_decides_the_order() {
     let (_clock, isolation, _told) =
         with_parts(|| ConcurrencyStrategy::default().queue(Ranked::default()));
-    let command = builder("a").threads(pool_of(1, 9)).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let command = made(builder("a").threads(pool_of(1, 9)).no_timeout(), &isolation);
     let (go_on, log) = (Gate::new(), Log::new());
     let held = hold(&command, &go_on);
     let mut answers = queue_up(&command, &log, 0..3);
@@ -64,8 +63,7 @@ fn the_queue_of_the_program_decides_the_order() {
 fn calls_that_leave_are_taken_out_and_free_their_place() {
     let (clock, isolation, told) =
         with_parts(|| ConcurrencyStrategy::default().queue(Plain::default()));
-    let command = builder("a").threads(pool_of(1, 2)).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let command = made(builder("a").threads(pool_of(1, 2)).no_timeout(), &isolation);
     let (go_on, log) = (Gate::new(), Log::new());
     let held = hold(&command, &go_on);
     for _ in 0..3 {
@@ -97,8 +95,7 @@ fn a_call_that_waits_keeps_its_place_while_others_are_refused_or_leave() {
     for round in 0..100 {
         let (_clock, isolation, _told) =
             with_parts(|| ConcurrencyStrategy::default().queue(Plain::default()));
-        let command = builder("a").threads(pool_of(1, 3)).no_timeout();
-        let command = command.build(&isolation).unwrap();
+        let command = made(builder("a").threads(pool_of(1, 3)).no_timeout(), &isolation);
         let go_on = Gate::new();
         let held = hold(&command, &go_on);
         let first = command.queue(|_| Ok(1));
@@ -182,8 +179,7 @@ fn a_queue_that_breaks_its_contract_is_named_and_the_calls_of_its_pool_are_rejec
         let (_clock, isolation, told) = with_parts(move || {
             ConcurrencyStrategy::default().queue(Bad(JobList::default(), breach))
         });
-        let command = builder("a").threads(pool_of(2, 9)).no_timeout();
-        let command = command.build(&isolation).unwrap();
+        let command = made(builder("a").threads(pool_of(2, 9)).no_timeout(), &isolation);
         let (go_on, still) = (Gate::new(), Gate::new());
         let (held, runs) = (hold(&command, &go_on), hold(&command, &still));
         let one = command.queue(|_| Ok(1));

@@ -14,7 +14,7 @@ use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_testkit::{Counter, DropCount, Gate, Log, explode, until};
 
 use super::{others_go_on, queue_up};
-use crate::support::{Answer, Numbers, SECOND, builder, cause, hold, pool_of};
+use crate::support::{Answer, Numbers, SECOND, builder, cause, hold, made, pool_of};
 
 /// The isolation, for parts that use it.
 type Cell = Arc<OnceLock<Isolation>>;
@@ -106,8 +106,7 @@ fn a_queue_may_use_the_isolation_in_its_drop() {
                 }
                 _ => ConcurrencyStrategy::default(),
             });
-            let command = builder("a").threads(pool_of(1, 9)).no_timeout();
-            let command = command.build(&isolation).unwrap();
+            let command = made(builder("a").threads(pool_of(1, 9)).no_timeout(), &isolation);
             let (go_on, log) = (Gate::new(), Log::new());
             let held = hold(&command, &go_on);
             let answers = queue_up(&command, &log, 0..4);
@@ -264,8 +263,7 @@ fn a_factory_may_end_the_isolation_while_it_is_asked_for_a_thread() {
             let threads = ThreadBuilder::new("own").spawner(spawn);
             ConcurrencyStrategy::default().threads(threads)
         });
-        let command = builder("a").threads(pool_of(2, 2)).no_timeout();
-        let command = command.build(&isolation).unwrap();
+        let command = made(builder("a").threads(pool_of(2, 2)).no_timeout(), &isolation);
         let first = command.run(|_| Ok(1));
         let is_closed = first
             .as_ref()
@@ -286,8 +284,10 @@ fn calls_end_once_while_the_bulkhead_changes_and_keys_go() {
             "a" => ConcurrencyStrategy::default().queue(Uses::new(&inner, &count)),
             _ => ConcurrencyStrategy::default(),
         });
-        let command = builder("a").threads(pool_of(2, 50)).no_timeout();
-        let command = command.build(&isolation).unwrap();
+        let command = made(
+            builder("a").threads(pool_of(2, 50)).no_timeout(),
+            &isolation,
+        );
         let (ran, made, ended) = (Counter::new(), Counter::new(), Counter::new());
         let (good, stop) = (Counter::new(), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -370,8 +370,10 @@ fn an_executor_that_ends_first_rejects_and_nothing_hangs() {
             })
         });
         let isolation = isolation.build().unwrap();
-        let command = builder("a").threads(pool_of(2, 20)).no_timeout();
-        let command = command.build(&isolation).unwrap();
+        let command = made(
+            builder("a").threads(pool_of(2, 20)).no_timeout(),
+            &isolation,
+        );
         let (ran, go_on) = (Counter::new(), Gate::new());
         let held = hold(&command, &go_on);
         let answers: Vec<Answer> = (0..10)

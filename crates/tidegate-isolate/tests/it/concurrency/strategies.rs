@@ -9,7 +9,7 @@ use tidegate_testkit::{Gate, Log};
 
 use super::queues::Ranked;
 use super::{others_go_on, queue_up};
-use crate::support::{Numbers, builder, hold, pool, pool_of};
+use crate::support::{Numbers, builder, hold, made, pool, pool_of};
 
 #[test]
 fn a_strategy_that_panics_refuses_the_command_that_needs_it() {
@@ -66,8 +66,7 @@ fn only_a_pool_that_is_created_asks_the_strategy() {
     let permits = builder("a").pool("p").build(&isolation).unwrap();
     permits.configure(|c| c.fallback_permits = 3).unwrap();
     assert_eq!(asked.load(Ordering::Relaxed), 0, "permits need no pool");
-    let threads = builder("b").pool("p").threads(pool_of(1, 1));
-    let threads = threads.build(&isolation).unwrap();
+    let threads = made(builder("b").pool("p").threads(pool_of(1, 1)), &isolation);
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     permits
         .configure(|c| (c.bulkhead, c.pool) = (Bulkhead::Threads, pool_of(1, 1)))
@@ -93,8 +92,10 @@ fn a_strategy_that_creates_its_own_pool_first_shares_it() {
     });
     isolation.set(built.build().unwrap()).unwrap();
     let isolation = isolation.get().unwrap();
-    let command = builder("a").pool("p").threads(pool_of(1, 5));
-    let command = command.no_timeout().build(isolation).unwrap();
+    let command = made(
+        builder("a").pool("p").threads(pool_of(1, 5)).no_timeout(),
+        isolation,
+    );
     assert_has_ranked_queue(&command);
 }
 
@@ -131,8 +132,7 @@ fn a_pool_that_is_removed_during_a_change_is_made_of_the_parts_of_the_program() 
     let isolation = isolation.get().unwrap();
     let threads = builder("b").pool("p").threads(pool_of(1, 5));
     let _pool = threads.build(isolation).unwrap();
-    let command = builder("a").pool("p").no_timeout();
-    let command = command.build(isolation).unwrap();
+    let command = made(builder("a").pool("p").no_timeout(), isolation);
     is_due.store(true, Ordering::Relaxed);
     command
         .configure(|c| (c.bulkhead, c.pool) = (Bulkhead::Threads, pool_of(1, 5)))
@@ -162,8 +162,7 @@ fn the_default_strategy_changes_nothing() {
             isolation = isolation.concurrency_strategy(|_| ConcurrencyStrategy::default());
         }
         let isolation = isolation.build().unwrap();
-        let command = builder("a").threads(pool_of(1, 3)).no_timeout();
-        let command = command.build(&isolation).unwrap();
+        let command = made(builder("a").threads(pool_of(1, 3)).no_timeout(), &isolation);
         let (go_on, log) = (Gate::new(), Log::new());
         let held = hold(&command, &go_on);
         let answers = queue_up(&command, &log, 0..4);

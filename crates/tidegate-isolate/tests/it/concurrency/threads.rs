@@ -11,7 +11,7 @@ use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, until};
 
 use super::{on_a_thread, others_go_on, with_parts};
-use crate::support::{builder, cause, hold, pool, pool_of};
+use crate::support::{builder, cause, hold, made, pool, pool_of};
 
 /// Builds a factory of threads that does this.
 fn factory(
@@ -33,10 +33,7 @@ fn threads_come_from_the_factory_of_the_program() {
         count.fetch_add(1, Ordering::Relaxed);
         std::thread::Builder::new().spawn(|| job.run()).map(drop)
     }));
-    let command = builder("a")
-        .threads(pool_of(2, 2))
-        .build(&isolation)
-        .unwrap();
+    let command = made(builder("a").threads(pool_of(2, 2)), &isolation);
     let go_on = Gate::new();
     let held = [hold(&command, &go_on), hold(&command, &go_on)];
     assert_eq!(made.load(Ordering::Relaxed), 2);
@@ -60,8 +57,7 @@ fn a_factory_may_use_the_isolation_while_a_pool_grows() {
         }
         std::thread::Builder::new().spawn(|| job.run()).map(drop)
     }));
-    let command = builder("a").threads(pool_of(1, 2)).no_timeout();
-    let command = command.build(&isolation).unwrap();
+    let command = made(builder("a").threads(pool_of(1, 2)).no_timeout(), &isolation);
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     let waits = command.queue(|_| Ok(7));
@@ -91,10 +87,7 @@ fn a_factory_that_gives_no_thread_is_named_and_the_call_is_rejected() {
             }
             Ok(())
         }));
-        let command = builder("a")
-            .threads(pool_of(1, 1))
-            .build(&isolation)
-            .unwrap();
+        let command = made(builder("a").threads(pool_of(1, 1)), &isolation);
         let error = command.run(|_| panic!("must not run")).unwrap_err();
         assert_eq!(
             error.cause(),
@@ -126,8 +119,7 @@ fn a_factory_that_drops_the_work_of_a_thread_ends_its_pool() {
         drop(job);
         Ok(())
     }));
-    let command = builder("a").threads(pool_of(1, 1)).build(&isolation);
-    let command = command.unwrap();
+    let command = made(builder("a").threads(pool_of(1, 1)), &isolation);
     for _ in 0..2 {
         let error = cause(command.queue(|_| panic!("must not run")));
         assert_eq!(error, Cause::Rejected(Rejection::Closed));
@@ -161,10 +153,7 @@ fn calls_run_on_the_executor_of_the_program() {
         .unwrap();
     let lends = shared.clone();
     let (_clock, isolation, told) = with_parts(executor(move |task| lends.execute_task(task)));
-    let command = builder("a")
-        .threads(pool_of(2, 1))
-        .build(&isolation)
-        .unwrap();
+    let command = made(builder("a").threads(pool_of(2, 1)), &isolation);
     let name = Arc::new(Mutex::new(String::new()));
     let note = Arc::clone(&name);
     let answer = command.run(move |_| {
@@ -224,10 +213,7 @@ fn an_executor_that_does_not_run_calls_is_named_and_they_are_rejected() {
             }
             Ok(())
         }));
-        let command = builder("a")
-            .threads(pool_of(1, 1))
-            .build(&isolation)
-            .unwrap();
+        let command = made(builder("a").threads(pool_of(1, 1)), &isolation);
         let error = command.run(|_| panic!("must not run")).unwrap_err();
         assert_eq!(error.cause(), &Cause::Rejected(why), "{how}");
         let message = told.recv().unwrap();

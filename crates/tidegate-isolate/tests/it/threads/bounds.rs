@@ -8,7 +8,7 @@ use tidegate_isolate::{AdaptiveLimit, Cause, Event, Growth, PoolConfig, Rejectio
 use tidegate_testkit::{Gate, until};
 
 use super::kit::{alone, still};
-use crate::support::{SECOND, builder, cause, counted, hold, pool, pool_of};
+use crate::support::{SECOND, builder, cause, counted, hold, made, pool, pool_of};
 
 #[test]
 fn runs_on_a_thread_of_the_pool() {
@@ -131,14 +131,8 @@ fn grows_before_it_queues_or_after() {
 fn commands_of_one_pool_key_share_its_threads() {
     let (_clock, isolation) = still();
     let builder = |key: &str| builder(key).pool("one");
-    let a = builder("a")
-        .threads(pool_of(1, 0))
-        .build(&isolation)
-        .unwrap();
-    let b = builder("b")
-        .threads(pool_of(1, 0))
-        .build(&isolation)
-        .unwrap();
+    let a = made(builder("a").threads(pool_of(1, 0)), &isolation);
+    let b = made(builder("b").threads(pool_of(1, 0)), &isolation);
     let go_on = Gate::new();
     let held = hold(&a, &go_on);
     assert!(b.run(|_| Ok(1)).unwrap_err().is_rejected());
