@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::{CancelToken, Parker};
+use tidegate_core::{CancelToken, ManualClock, Parker};
 use tidegate_isolate::{
     BreakerConfig, BreakerWindow, Cause, Event, Isolation, PermitConfig, RequestContext,
 };
@@ -205,18 +205,17 @@ fn a_future_can_be_moved_to_another_thread() {
 }
 
 /// A command with one permit, whose callers wait for it for up to ten milliseconds.
-fn patient(isolation: &Isolation) -> Numbers {
+fn patient() -> (ManualClock, Isolation, Numbers) {
     let permits = PermitConfig {
         max_wait: Duration::from_millis(10),
         ..PermitConfig::from(1)
     };
-    builder("a").permits(permits).build(isolation).unwrap()
+    alone(|c| c.permits(permits))
 }
 
 #[test]
 fn a_future_waits_for_a_permit_and_is_woken_when_one_is_free() {
-    let (clock, isolation) = still();
-    let command = patient(&isolation);
+    let (clock, _isolation, command) = patient();
     let mut first = Box::pin(command.run_async(|_| pending()));
     assert!(poll_once(first.as_mut()).is_pending());
     let parker = Parker::new();
@@ -236,8 +235,7 @@ fn a_future_waits_for_a_permit_and_is_woken_when_one_is_free() {
 
 #[test]
 fn a_future_that_waited_too_long_is_refused() {
-    let (clock, isolation) = still();
-    let command = patient(&isolation);
+    let (clock, _isolation, command) = patient();
     let mut first = Box::pin(command.run_async(|_| pending()));
     assert!(poll_once(first.as_mut()).is_pending());
     let parker = Parker::new();
@@ -256,8 +254,7 @@ fn a_future_that_waited_too_long_is_refused() {
 
 #[test]
 fn a_future_dropped_while_it_waits_leaves_the_permit_to_the_next() {
-    let (_clock, isolation) = still();
-    let command = patient(&isolation);
+    let (_clock, _isolation, command) = patient();
     let mut first = Box::pin(command.run_async(|_| pending()));
     assert!(poll_once(first.as_mut()).is_pending());
     let mut second = Box::pin(command.run_async(|_| async { Ok(2) }));

@@ -9,7 +9,7 @@ use tidegate_isolate::{
 };
 
 use crate::steps::Steps;
-use crate::support::{Numbers, SECOND, alone, builder, counted, still};
+use crate::support::{Numbers, SECOND, alone, builder, counted, still, with_handle};
 
 type Retries = Attempts<u32, &'static str>;
 
@@ -128,8 +128,7 @@ fn no_attempt_begins_after_the_deadline() {
 #[test]
 fn no_attempt_begins_after_the_caller_has_left() {
     let (_clock, _isolation, command) = alone(|c| c);
-    let mut call = command.call();
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call());
     let mut attempts = three().begin(call);
     let error = fail(&mut attempts);
     assert!(attempts.after_error(&error).is_some());

@@ -14,7 +14,7 @@ use tidegate_pool::{HandedBack, WorkerPool};
 use tidegate_testkit::{Counter, DropCount, Rng, until};
 
 use crate::concurrency::Plain;
-use crate::support::{Answer, Numbers, SECOND, builder, made, pool_of};
+use crate::support::{Answer, Numbers, SECOND, builder, made, pool_of, with_handle};
 
 const CALLERS: usize = 3;
 const CALLS: usize = 40;
@@ -101,8 +101,7 @@ fn make(command: &Numbers, rng: &mut Rng, drops: &Counter) -> Made {
     let (ran, interrupted) = (Arc::new(AtomicUsize::new(0)), Arc::<AtomicBool>::default());
     let (runs, sees, kind) = (Arc::clone(&ran), Arc::clone(&interrupted), rng.below(8));
     let (dropped, yields) = (DropCount::new(drops), rng.below(4));
-    let mut call = command.call();
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call());
     let mut answer = call.queue(move |cancel| {
         runs.fetch_add(1, Ordering::Relaxed);
         tidegate_testkit::yield_times(yields);

@@ -5,14 +5,16 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::thread;
 
-use tidegate_core::CancelToken;
+use tidegate_core::{CancelToken, ManualClock};
 use tidegate_isolate::{
     CancelOutcome, Cause, Event, Interrupt, Isolation, PermitConfig, Rejection, RequestContext,
     Retry,
 };
 use tidegate_testkit::{Counter, Gate, Log, until};
 
-use crate::support::{Numbers, SECOND, builder, hold, poll_once, pool, pool_of, still};
+use crate::support::{
+    Numbers, SECOND, alone, builder, hold, poll_once, pool, pool_of, still, with_handle,
+};
 
 fn on_threads(isolation: &Isolation, threads: usize) -> Numbers {
     let command = builder("a").threads(pool_of(threads, 8)).no_timeout();
@@ -27,13 +29,12 @@ fn with_permits(isolation: &Isolation) -> Numbers {
 }
 
 /// A command with one permit, whose callers wait for it.
-fn patient(isolation: &Isolation) -> Numbers {
+fn patient() -> (ManualClock, Isolation, Numbers) {
     let permits = PermitConfig {
         max_wait: SECOND,
         ..PermitConfig::from(1)
     };
-    let command = builder("a").permits(permits).no_timeout();
-    command.build(isolation).unwrap()
+    alone(|c| c.permits(permits).no_timeout())
 }
 
 /// Work that runs until a gate opens, and shows its token.
@@ -67,8 +68,7 @@ fn a_blocking_first_caller_leaves_its_run_to_the_others() {
         let (_clock, isolation) = still();
         let command = on_threads(&isolation, 1);
         let (request, held) = (RequestContext::new(), Held::default());
-        let mut call = command.call().cache_key("k").context(&request);
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
         thread::scope(|scope| {
             let work = held.work();
             let first = scope.spawn(move || call.run(work));
@@ -96,8 +96,7 @@ fn a_run_is_cancelled_with_its_first_caller_if_nobody_shares_it() {
         let (_clock, isolation) = still();
         let command = on_threads(&isolation, 1);
         let (request, held) = (RequestContext::new(), Held::default());
-        let mut call = command.call().cache_key("k").context(&request);
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
         thread::scope(|scope| {
             let work = held.work();
             let first = scope.spawn(move || call.run(work));
@@ -122,8 +121,7 @@ fn a_first_caller_whose_run_is_queued_takes_it_out() {
     let command = on_threads(&isolation, 1);
     let (request, go_on) = (RequestContext::new(), Gate::new());
     let held = hold(&command, &go_on);
-    let mut call = command.call().cache_key("k").context(&request);
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
     thread::scope(|scope| {
         let first = scope.spawn(move || call.run(|_| panic!("must not run")));
         until("it is queued", || pool(&isolation).queued == 1);
@@ -148,8 +146,7 @@ fn a_first_caller_that_was_cancelled_before_submits_nothing() {
             false => with_permits(&isolation),
         };
         let request = RequestContext::new();
-        let mut call = command.call().cache_key("k").context(&request);
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
         assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::NotBegun);
         let error = call.run(|_| panic!("must not run")).unwrap_err();
         assert_eq!(error.cause(), &Cause::Cancelled);
@@ -168,8 +165,7 @@ fn a_first_caller_with_permits_gives_up_its_interest() {
         let (_clock, isolation) = still();
         let command = with_permits(&isolation);
         let (request, held) = (RequestContext::new(), Held::default());
-        let mut call = command.call().cache_key("k").context(&request);
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
         thread::scope(|scope| {
             let work = held.work();
             let first = scope.spawn(move || match queues {
@@ -202,8 +198,7 @@ fn a_cancel_ends_the_attempts_of_a_retry_that_others_may_share() {
     let command = with_permits(&isolation);
     let retry = Retry::attempts(5).backoff(SECOND, 1.0).when(|_| true);
     let (request, tried) = (RequestContext::new(), Counter::new());
-    let mut call = command.call().cache_key("k").context(&request);
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
     thread::scope(|scope| {
         let first = scope.spawn(|| {
             retry.run(call, |attempt| {
@@ -232,8 +227,7 @@ fn the_run_of_a_first_caller_times_out_once_and_falls_back_once() {
     });
     let command = command.build(&isolation).unwrap();
     let (request, held) = (RequestContext::new(), Held::default());
-    let mut call = command.call().cache_key("k").context(&request);
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
     thread::scope(|scope| {
         let work = held.work();
         let first = scope.spawn(move || call.run(work));
@@ -255,8 +249,8 @@ fn a_first_caller_that_may_not_wait_is_refused_before_its_work_is_submitted() {
     let command = on_threads(&isolation, 1);
     let inner = command.clone();
     let cause = command.queue(move |_| {
-        let mut call = inner.call().cache_key("k").context(&RequestContext::new());
-        let _handle = call.handle();
+        let (call, _handle) =
+            with_handle(inner.call().cache_key("k").context(&RequestContext::new()));
         let error = call.run(|_| panic!("must not run")).unwrap_err();
         assert_eq!(error.cause(), &Cause::Rejected(Rejection::Deadlock));
         Ok(1)
@@ -308,8 +302,7 @@ fn a_sharer_of_a_queued_run_knows_that_it_has_not_begun() {
         let first = command.call().cache_key("k").context(&request);
         let first = scope.spawn(move || first.run(|_| Ok(7)));
         until("it is queued", || pool(&isolation).queued == 1);
-        let mut call = command.call().cache_key("k").context(&request);
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
         let other = call.queue(|_| panic!("it shares the run"));
         assert!(!handle.has_begun());
         go_on.open();
@@ -323,8 +316,7 @@ fn a_sharer_of_a_queued_run_knows_that_it_has_not_begun() {
 #[test]
 fn sharers_of_a_future_know_whether_its_work_has_begun() {
     for has_handle in [true, false] {
-        let (_clock, isolation) = still();
-        let command = patient(&isolation);
+        let (_clock, _isolation, command) = patient();
         let request = RequestContext::new();
         let mut occupied = Box::pin(command.run_async(|_| std::future::pending()));
         assert!(poll_once(occupied.as_mut()).is_pending());
@@ -339,11 +331,9 @@ fn sharers_of_a_future_know_whether_its_work_has_begun() {
             })
         }));
         assert!(poll_once(run.as_mut()).is_pending());
-        let mut call = command.call().cache_key("k").context(&request);
-        let queued = call.handle();
+        let (call, queued) = with_handle(command.call().cache_key("k").context(&request));
         let answer = call.queue(|_| panic!("it shares the run"));
-        let mut call = command.call().cache_key("k").context(&request);
-        let follows = call.handle();
+        let (call, follows) = with_handle(command.call().cache_key("k").context(&request));
         let mut follower = Box::pin(call.run_async(|_| std::future::pending()));
         assert!(poll_once(follower.as_mut()).is_pending());
         let handles = || mine.iter().chain([&queued, &follows]);
@@ -373,16 +363,14 @@ fn sharers_of_a_future_know_whether_its_work_has_begun() {
 
 #[test]
 fn a_future_that_is_refused_has_begun_for_none_of_its_callers() {
-    let (_clock, isolation) = still();
-    let command = patient(&isolation);
+    let (_clock, _isolation, command) = patient();
     let request = RequestContext::new();
     let mut occupied = Box::pin(command.run_async(|_| std::future::pending()));
     assert!(poll_once(occupied.as_mut()).is_pending());
     let call = command.call().cache_key("k").context(&request);
     let mut run = Box::pin(call.run_async(|_| std::future::pending()));
     assert!(poll_once(run.as_mut()).is_pending());
-    let mut call = command.call().cache_key("k").context(&request);
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
     let answer = call.queue(|_| panic!("it shares the run"));
     drop(run);
     let error = answer.wait().unwrap_err().failure().unwrap();

@@ -14,13 +14,17 @@ use tidegate_isolate::{
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, until};
 
-use crate::support::{Answer, Numbers, SECOND, alone, builder, poll_once, pool, pool_of, still};
+use crate::support::{
+    Answer, Numbers, SECOND, alone, builder, poll_once, pool, pool_of, still, with_handle,
+};
 
 /// A command with these threads, and whether its setting allows interrupts.
-fn command(isolation: &Isolation, threads: usize, allows: bool) -> Numbers {
-    let command = builder("a").threads(pool_of(threads, 4)).no_timeout();
-    let command = command.configure(|c| c.interrupt_on_cancel = allows);
-    command.build(isolation).unwrap()
+fn command(threads: usize, allows: bool) -> (ManualClock, Isolation, Numbers) {
+    alone(|c| {
+        c.threads(pool_of(threads, 4))
+            .no_timeout()
+            .configure(|c| c.interrupt_on_cancel = allows)
+    })
 }
 
 /// Work that runs until a gate opens, and shows its token.
@@ -44,8 +48,7 @@ impl Held {
 
     /// Queues the work and waits until it runs.
     fn queue(&self, command: &Numbers) -> (Answer, CallHandle) {
-        let mut call = command.call();
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call());
         let answer = call.queue(self.work());
         self.inside.wait();
         (answer, handle)
@@ -67,8 +70,7 @@ fn the_setting_and_the_cancel_both_have_to_allow_it() {
         (false, Some(Interrupt::No), false),
         (false, None, false),
     ] {
-        let (_clock, isolation) = still();
-        let command = command(&isolation, 1, allows);
+        let (_clock, isolation, command) = command(1, allows);
         let held = Held::default();
         let (answer, handle) = held.queue(&command);
         assert!(handle.has_begun());
@@ -91,8 +93,7 @@ fn the_setting_and_the_cancel_both_have_to_allow_it() {
 
 #[test]
 fn an_interrupt_cannot_be_taken_back_and_may_come_later() {
-    let (_clock, isolation) = still();
-    let command = command(&isolation, 2, true);
+    let (_clock, isolation, command) = command(2, true);
     let (first, second) = (Held::default(), Held::default());
     let (_one, yes) = first.queue(&command);
     let (_two, no) = second.queue(&command);
@@ -115,10 +116,8 @@ fn an_interrupt_cannot_be_taken_back_and_may_come_later() {
 
 #[test]
 fn a_late_interrupt_reaches_no_other_call() {
-    let (_clock, isolation) = still();
-    let command = command(&isolation, 1, true);
-    let mut call = command.call();
-    let ended = call.handle();
+    let (_clock, _isolation, command) = command(1, true);
+    let (call, ended) = with_handle(command.call());
     assert_eq!(call.queue(|_| Ok(1)).wait().unwrap(), 1);
     let held = Held::default();
     let (answer, _handle) = held.queue(&command);
@@ -133,8 +132,7 @@ fn a_late_interrupt_reaches_no_other_call() {
 #[test]
 fn the_handle_of_a_future_says_that_its_work_has_begun_and_cannot_be_cancelled() {
     let (_clock, _isolation, command) = alone(|c| c.no_timeout());
-    let mut call = command.call();
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call());
     let mut future = Box::pin(call.run_async(|_| std::future::pending()));
     assert!(!handle.has_begun(), "nothing happens before the first poll");
     assert!(poll_once(future.as_mut()).is_pending());
@@ -148,13 +146,11 @@ fn the_handle_of_a_future_says_that_its_work_has_begun_and_cannot_be_cancelled()
 
 #[test]
 fn a_queued_call_never_runs_and_frees_its_place() {
-    let (_clock, isolation) = still();
-    let command = command(&isolation, 1, true);
+    let (_clock, isolation, command) = command(1, true);
     let held = Held::default();
     let (answer, _handle) = held.queue(&command);
     for interrupt in [Interrupt::Yes, Interrupt::No] {
-        let mut call = command.call();
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call());
         let queued = call.queue(|_| panic!("must not run"));
         assert_eq!(pool(&isolation).queued, 1);
         assert_eq!(handle.cancel(interrupt), CancelOutcome::NotBegun);
@@ -167,13 +163,11 @@ fn a_queued_call_never_runs_and_frees_its_place() {
 
 #[test]
 fn a_call_that_was_cancelled_before_it_is_made_submits_nothing() {
-    let (_clock, isolation) = still();
-    let threads = command(&isolation, 1, true);
+    let (_clock, isolation, threads) = command(1, true);
     let permits = builder("p").build(&isolation).unwrap();
     for command in [&threads, &permits] {
         let cancelled = || {
-            let mut call = command.call();
-            let handle = call.handle();
+            let (call, handle) = with_handle(command.call());
             assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::NotBegun);
             assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::TooLate);
             call
@@ -187,19 +181,16 @@ fn a_call_that_was_cancelled_before_it_is_made_submits_nothing() {
         assert_eq!(command.snapshot().active, 0);
     }
     assert_eq!(pool(&isolation).accepted, 0);
-    let mut call = threads.call();
-    let handle = call.handle();
+    let (call, handle) = with_handle(threads.call());
     drop(call);
     assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::TooLate);
 }
 
 #[test]
 fn a_blocking_caller_is_released() {
-    let (_clock, isolation) = still();
-    let command = command(&isolation, 1, true);
+    let (_clock, isolation, command) = command(1, true);
     let held = Held::default();
-    let mut call = command.call().fallback(|_| panic!("must not run"));
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call().fallback(|_| panic!("must not run")));
     let work = held.work();
     std::thread::scope(|scope| {
         let caller = scope.spawn(move || call.run(work));
@@ -225,8 +216,7 @@ fn with_permits_only_the_token_is_tripped() {
         let command = builder(&key).configure(|c| c.interrupt_on_cancel = allows);
         let command: Numbers = command.build(&isolation).unwrap();
         let held = Held::default();
-        let mut call = command.call();
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call());
         let work = held.work();
         std::thread::scope(|scope| {
             let caller = scope.spawn(move || call.queue(work).wait());
@@ -251,14 +241,12 @@ fn a_shared_run_is_interrupted_unless_all_of_its_callers_say_no() {
         ([Some(No), None], true),
         ([None, Some(No)], true),
     ] {
-        let (_clock, isolation) = still();
-        let command = command(&isolation, 1, true);
+        let (_clock, isolation, command) = command(1, true);
         let held = Held::default();
         let request = RequestContext::new();
         let _entered = request.enter();
         let mut callers = [(); 2].map(|()| {
-            let mut call = command.call().cache_key("k");
-            let handle = call.handle();
+            let (call, handle) = with_handle(command.call().cache_key("k"));
             (call.queue(held.work()), handle)
         });
         held.inside.wait();
@@ -289,14 +277,12 @@ fn a_shared_run_is_interrupted_unless_all_of_its_callers_say_no() {
 
 #[test]
 fn a_caller_that_leaves_a_shared_run_leaves_it_to_the_others() {
-    let (_clock, isolation) = still();
-    let command = command(&isolation, 1, true);
+    let (_clock, _isolation, command) = command(1, true);
     let held = Held::default();
     let request = RequestContext::new();
     let _entered = request.enter();
     let share = || {
-        let mut call = command.call().cache_key("k");
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call().cache_key("k"));
         (call.queue(held.work()), handle)
     };
     let (first, leaves) = share();
@@ -306,8 +292,7 @@ fn a_caller_that_leaves_a_shared_run_leaves_it_to_the_others() {
     assert!(first.is_cancelled() && !second.is_done());
     assert!(!held.is_interrupted());
     // A blocking caller shares it, too, and can leave.
-    let mut call = command.call().cache_key("k").context(&request);
-    let blocking = call.handle();
+    let (call, blocking) = with_handle(command.call().cache_key("k").context(&request));
     std::thread::scope(|scope| {
         let caller = scope.spawn(move || call.run(|_| panic!("it shares the run")));
         until("the caller waits", || blocking.has_begun());
@@ -322,12 +307,10 @@ fn a_caller_that_leaves_a_shared_run_leaves_it_to_the_others() {
 
 #[test]
 fn a_cancel_ends_the_attempts_of_a_retry() {
-    let (_clock, isolation) = still();
-    let command = command(&isolation, 1, true);
+    let (_clock, isolation, command) = command(1, true);
     let retry = Retry::attempts(5).when(|_| true);
     let held = Held::default();
-    let mut call = command.call();
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call());
     let work = held.work();
     let tried = Arc::new(Mutex::new(0));
     let count = Arc::clone(&tried);
@@ -366,8 +349,7 @@ fn a_cancel_ends_the_pause_before_a_retry() {
         assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::TooLate);
     };
     thread::scope(|scope| {
-        let mut call = command.call();
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call());
         let waits = scope.spawn(|| {
             retry.run(call, |attempt| {
                 tried.hit();
@@ -379,8 +361,7 @@ fn a_cancel_ends_the_pause_before_a_retry() {
         let error = waits.join().unwrap().unwrap_err();
         assert_eq!(error.cause(), &Cause::Cancelled);
     });
-    let mut call = command.call();
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call());
     let mut retrying = Box::pin(retry.run_async(call, |attempt| {
         tried.hit();
         std::future::ready(attempt.run(|_| Err("no")))
@@ -413,8 +394,7 @@ impl Wake for Woken {
 
 #[test]
 fn a_cancel_ends_both_attempts_of_a_hedge() {
-    let (clock, isolation) = still();
-    let command = command(&isolation, 2, true);
+    let (clock, isolation, command) = command(2, true);
     command.run(|_| Ok(1)).unwrap();
     let hedge = Hedge {
         min_samples: 1,
@@ -427,8 +407,7 @@ fn a_cancel_ends_both_attempts_of_a_hedge() {
         .map(Held::work)
         .collect::<Vec<_>>()
         .into_iter();
-    let mut call = command.call();
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call());
     let mut hedged = Box::pin(hedge.run_async(call, move |attempt| {
         let work = next.next().expect("there are two attempts");
         attempt.queue(work).cancel_on_drop()
@@ -499,8 +478,7 @@ fn a_refused_call_and_a_closed_isolation_are_too_late_to_cancel() {
     let (_clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 0)));
     let held = Held::default();
     let (answer, _handle) = held.queue(&command);
-    let mut call = command.call();
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call());
     let refused = call.queue(|_| panic!("must not run"));
     assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::TooLate);
     let error = refused.wait().unwrap_err().failure().unwrap();

@@ -9,7 +9,7 @@ use tidegate_isolate::{CallHandle, CancelOutcome, Cause, Event, Interrupt, Reque
 use tidegate_testkit::{Bomb, Counter, Gate, Log, until};
 
 use crate::support::{
-    Answer, Numbers, SECOND, alone, builder, counted, hold, pool, pool_of, still,
+    Answer, Numbers, SECOND, alone, builder, counted, hold, pool, pool_of, still, with_handle,
 };
 
 fn command(isolation: &tidegate_isolate::Isolation, threads: usize) -> Numbers {
@@ -24,8 +24,7 @@ fn share(
     request: &RequestContext,
     work: impl FnOnce(&CancelToken) -> Result<u32, &'static str> + Send + 'static,
 ) -> (Answer, CallHandle) {
-    let mut call = command.call().cache_key("k").context(request);
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call().cache_key("k").context(request));
     (call.queue(work), handle)
 }
 
@@ -39,8 +38,7 @@ fn callers_of_a_queued_run_have_not_begun() {
     let (first, mine) = share(&command, &request, |_| panic!("must not run"));
     let (second, other) = share(&command, &request, |_| panic!("it shares the run"));
     thread::scope(|scope| {
-        let mut call = command.call().cache_key("k").context(&request);
-        let blocking = call.handle();
+        let (call, blocking) = with_handle(command.call().cache_key("k").context(&request));
         let caller = scope.spawn(move || call.run(|_| panic!("it shares the run")));
         for handle in [&mine, &other, &blocking] {
             assert!(!handle.has_begun());
@@ -77,8 +75,7 @@ fn a_blocking_caller_of_a_shared_run_has_a_say_in_the_interrupt() {
         });
         inside.wait();
         thread::scope(|scope| {
-            let mut call = command.call().cache_key("k").context(&request);
-            let blocking = call.handle();
+            let (call, blocking) = with_handle(command.call().cache_key("k").context(&request));
             let caller = scope.spawn(move || call.run(|_| panic!("it shares the run")));
             until("the caller waits", || blocking.has_begun());
             assert_eq!(mine.cancel(Interrupt::No), CancelOutcome::Running);
@@ -129,8 +126,7 @@ fn a_call_that_is_answered_from_the_cache_had_begun_with_its_run() {
     assert_eq!(first.wait().unwrap(), 7);
     let (second, other) = share(&command, &request, |_| panic!("it is cached"));
     assert_eq!(second.wait().unwrap(), 7);
-    let mut call = command.call().cache_key("k").context(&request);
-    let blocking = call.handle();
+    let (call, blocking) = with_handle(command.call().cache_key("k").context(&request));
     assert_eq!(call.run(|_| panic!("it is cached")), Ok(7));
     for handle in [mine, other, blocking] {
         assert!(handle.has_begun());
@@ -145,8 +141,7 @@ fn a_call_may_cancel_itself_at_every_stage() {
         let (_clock, isolation) = still();
         let command = command(&isolation, 1);
         let log = Log::new();
-        let mut call = command.call();
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call());
         let (own, notes) = (handle.clone(), log.clone());
         let answer = call.queue(move |token| {
             let (again, hooked) = (own.clone(), notes.clone());
@@ -184,8 +179,7 @@ fn a_call_may_cancel_itself_at_every_stage() {
 fn a_cancel_in_the_fallback_ends_the_call_once() {
     let (_clock, isolation) = still();
     let command = command(&isolation, 1);
-    let mut call = command.call();
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call());
     let (own, log) = (handle.clone(), Log::new());
     let notes = log.clone();
     let answer = call
@@ -214,8 +208,7 @@ fn work_whose_drop_panics_is_dropped_by_the_cancel_without_harm() {
     let held = hold(&command, &go_on);
     for before in [true, false] {
         let bomb = Bomb::new();
-        let mut call = command.call();
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call());
         if before {
             assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::NotBegun);
         }
@@ -296,8 +289,7 @@ fn the_handle_of_a_retry_knows_each_attempt_and_a_cancel_between_them() {
     let (_clock, isolation) = still();
     let command = command(&isolation, 1);
     let retry = Retry::attempts(3).when(|_| true);
-    let mut call = command.call();
-    let handle = call.handle();
+    let (call, handle) = with_handle(command.call());
     let (own, tried) = (handle.clone(), Counter::new());
     let count = tried.clone();
     assert!(!handle.has_begun());

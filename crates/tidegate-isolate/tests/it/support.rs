@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    Cause, Command, CommandBuilder, CommandError, Event, EventSet, Isolation, PoolConfig,
-    PoolSnapshot, Properties,
+    Call, CallHandle, Cause, Command, CommandBuilder, CommandError, Event, EventSet, Isolation,
+    PoolConfig, PoolSnapshot, Properties,
 };
 use tidegate_promise::Completion;
 use tidegate_testkit::Gate;
@@ -95,6 +95,14 @@ pub(crate) fn hold(command: &Numbers, until: &Gate) -> Answer {
     });
     inside.wait();
     answer
+}
+
+/// Returns the call and its handle.
+pub(crate) fn with_handle<T: Send + 'static, E: Send + 'static>(
+    mut call: Call<T, E>,
+) -> (Call<T, E>, CallHandle) {
+    let handle = call.handle();
+    (call, handle)
 }
 
 /// Runs `then` while the work of `count` calls of a command with permits is running.

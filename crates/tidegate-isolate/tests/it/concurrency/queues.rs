@@ -8,7 +8,7 @@ use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_testkit::{Gate, Log, until};
 
 use super::{Plain, others_go_on, queue_up, with_parts};
-use crate::support::{SECOND, builder, cause, hold, made, pool, pool_of};
+use crate::support::{SECOND, builder, cause, hold, made, pool, pool_of, with_handle};
 
 /// The newest call first, but critical ones before.
 #[derive(Default)]
@@ -67,8 +67,7 @@ fn calls_that_leave_are_taken_out_and_free_their_place() {
     let (go_on, log) = (Gate::new(), Log::new());
     let held = hold(&command, &go_on);
     for _ in 0..3 {
-        let mut call = command.call();
-        let handle = call.handle();
+        let (call, handle) = with_handle(command.call());
         let cancelled = call.queue(|_| panic!("must not run"));
         let expires = command.call().timeout(SECOND);
         let expires = expires.queue(|_| panic!("must not run"));
@@ -105,8 +104,7 @@ fn a_call_that_waits_keeps_its_place_while_others_are_refused_or_leave() {
                 let (command, waiting) = (&command, &waiting);
                 scope.spawn(move || {
                     for _ in 0..6 {
-                        let mut call = command.call();
-                        let handle = call.handle();
+                        let (call, handle) = with_handle(command.call());
                         let answer = call.queue(|_| Ok(1));
                         if answer.is_done() {
                             assert_eq!(cause(answer), Cause::Rejected(Rejection::Pool));
@@ -249,8 +247,7 @@ fn calls_come_and_go_in_a_queue_of_the_program_and_each_ends_once() {
                         1 => Criticality::Normal,
                         _ => Criticality::High,
                     };
-                    let mut call = command.call().criticality(criticality);
-                    let handle = call.handle();
+                    let (call, handle) = with_handle(command.call().criticality(criticality));
                     let answer = call.queue(move |_| Ok(n as u32));
                     match (n + thread) % 5 {
                         0 => drop(handle.cancel(Interrupt::No)),

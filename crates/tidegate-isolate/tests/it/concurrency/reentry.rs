@@ -14,7 +14,7 @@ use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_testkit::{Counter, DropCount, Gate, Log, explode, until};
 
 use super::{others_go_on, queue_up};
-use crate::support::{Answer, Numbers, SECOND, builder, cause, hold, made, pool_of};
+use crate::support::{Answer, Numbers, SECOND, builder, cause, hold, made, pool_of, with_handle};
 
 /// The isolation, for parts that use it.
 type Cell = Arc<OnceLock<Isolation>>;
@@ -297,8 +297,7 @@ fn calls_end_once_while_the_bulkhead_changes_and_keys_go() {
                 scope.spawn(move || {
                     for n in 0..60_u32 {
                         let runs = ran.clone();
-                        let mut call = command.call();
-                        let handle = call.handle();
+                        let (call, handle) = with_handle(command.call());
                         made.hit();
                         let answer = call.queue(move |_| {
                             runs.hit();
