@@ -15,7 +15,7 @@
 //!   of tokens are rejected, and counted, above [`BACKLOG`].
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tidegate_core::internal::{PlainTask, trace};
 use tidegate_core::permits::{Permit, Permits};
@@ -35,22 +35,7 @@ const MOST_THREADS: usize = 63;
 const QUEUE: usize = u32::MAX as usize - 1;
 
 /// Starved tasks: the system had no thread for them. Each has the callback threads that run it.
-#[derive(Default)]
-pub(super) struct StarvedTasks(Mutex<Vec<(Arc<CallbackThreads>, Task)>>);
-
-impl StarvedTasks {
-    pub(super) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
-    }
-
-    pub(super) fn take(&self) -> Vec<(Arc<CallbackThreads>, Task)> {
-        std::mem::take(&mut *self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<CallbackThreads>, Task)>> {
-        lock(&self.0)
-    }
-}
+pub(super) type StarvedTasks = Mutex<Vec<(Arc<CallbackThreads>, Task)>>;
 
 /// The callback threads of one command.
 #[derive(Debug)]
@@ -169,7 +154,7 @@ impl CallbackThreads {
 
     fn starve(self: &Arc<Self>, task: Task) {
         if let Some(starved) = self.starved.upgrade() {
-            starved.lock().push((Arc::clone(self), task));
+            lock(&starved).push((Arc::clone(self), task));
         }
     }
 

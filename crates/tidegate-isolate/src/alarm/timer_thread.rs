@@ -70,7 +70,7 @@ impl Shared {
     pub(super) fn wake(self: &Arc<Self>, deadline: u64) {
         // ORDERING: pairs with the store in `close`. If this load misses it, a thread wakes or
         // starts and finds the timer closed by itself.
-        if self.closed.load(Ordering::SeqCst) && self.starved.is_empty() {
+        if self.closed.load(Ordering::SeqCst) && self.has_no_starved() {
             return;
         }
         // One wake-up is enough: the thread checks everything.
@@ -105,7 +105,7 @@ impl Shared {
 
     /// Makes sure that starved tasks are offered again.
     pub(super) fn retry_starved(self: &Arc<Self>) {
-        if !self.starved.is_empty() {
+        if !self.has_no_starved() {
             self.wake(self.clock.nanos().saturating_add(STARVED_RETRY_NANOS));
         }
     }
@@ -119,7 +119,7 @@ impl Shared {
         if !self.closed.load(Ordering::SeqCst) {
             return;
         }
-        for (_, task) in self.starved.take() {
+        for (_, task) in self.take_starved() {
             self.run_contained(task);
         }
     }
@@ -178,7 +178,7 @@ impl Shared {
             // ORDERING: SeqCst pairs with the swap in `wake`. The starved tasks have a lock: a
             // thread that adds one after this check takes the lock later, and so finds `false`.
             self.started.store(false, Ordering::SeqCst);
-            if self.starved.is_empty() || self.started.swap(true, Ordering::SeqCst) {
+            if self.has_no_starved() || self.started.swap(true, Ordering::SeqCst) {
                 return;
             }
         }
@@ -190,7 +190,7 @@ impl Shared {
         let mut seen = u64::MAX;
         // ORDERING: pairs with the store in `close`, which is followed by an unpark: a thread that
         // misses it does not sleep.
-        while !self.closed.load(Ordering::SeqCst) || !self.starved.is_empty() {
+        while !self.closed.load(Ordering::SeqCst) || !self.has_no_starved() {
             let now = clock.nanos();
             let (first, calls) = self.look(now);
             let active = calls != seen;
@@ -248,12 +248,20 @@ impl Shared {
         (next.min(self.offer_again(now)), calls)
     }
 
+    fn has_no_starved(&self) -> bool {
+        lock(&self.starved).is_empty()
+    }
+
+    fn take_starved(&self) -> Vec<(Arc<CallbackThreads>, Task)> {
+        std::mem::take(&mut *lock(&self.starved))
+    }
+
     /// Offers the starved tasks again; returns the time of the next attempt, if one is needed.
     fn offer_again(&self, now: u64) -> u64 {
-        for (aside, task) in self.starved.take() {
+        for (aside, task) in self.take_starved() {
             aside.run(task);
         }
-        match self.starved.is_empty() {
+        match self.has_no_starved() {
             true => u64::MAX,
             false => now.saturating_add(STARVED_RETRY_NANOS),
         }

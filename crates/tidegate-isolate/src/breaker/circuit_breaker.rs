@@ -71,13 +71,7 @@ impl CircuitBreaker {
 
     /// Returns how the breaker applies its state to calls.
     pub(crate) fn mode(&self) -> BreakerMode {
-        match self.mode.load(Ordering::Relaxed) {
-            1 => BreakerMode::MetricsOnly,
-            2 => BreakerMode::Disabled,
-            3 => BreakerMode::ForcedOpen,
-            4 => BreakerMode::ForcedClosed,
-            _ => BreakerMode::Normal,
-        }
+        BreakerMode::ALL[usize::from(self.mode.load(Ordering::Relaxed))]
     }
 
     /// Returns how often each state was entered: closed, open, half open, ramping.

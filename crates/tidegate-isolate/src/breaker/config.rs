@@ -91,6 +91,17 @@ impl fmt::Display for BreakerWindow {
     }
 }
 
+impl BreakerMode {
+    /// All modes, in the order of their numbers.
+    pub(super) const ALL: [Self; 5] = [
+        Self::Normal,
+        Self::MetricsOnly,
+        Self::Disabled,
+        Self::ForcedOpen,
+        Self::ForcedClosed,
+    ];
+}
+
 impl BreakerConfig {
     /// The length of the default window.
     pub const WINDOW: Duration = Duration::from_secs(10);

@@ -11,7 +11,6 @@ use tidegate_core::Unhandled;
 use tidegate_core::internal::{as_nanos, trace};
 
 use super::circuit_breaker::CircuitBreaker;
-use super::config::BreakerMode;
 use super::core::Core;
 use super::health::{self, Health};
 use super::state::{BreakerState, BreakerTransition};
@@ -294,12 +293,6 @@ impl CircuitBreaker {
         }
     }
 }
-
-const _: () = {
-    // The mode is stored as its number; see `CircuitBreaker::mode`.
-    assert!(BreakerMode::Normal as u8 == 0 && BreakerMode::ForcedClosed as u8 == 4);
-    assert!(BreakerMode::MetricsOnly as u8 == 1 && BreakerMode::Disabled as u8 == 2);
-};
 
 /// Returns the error of a call at `now`. The first call that may pass comes after `until`, and not
 /// at that nanosecond.

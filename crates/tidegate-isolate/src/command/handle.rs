@@ -123,8 +123,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
 
     /// Returns `true` if the isolation was stopped or shut down: no new attempt may begin.
     pub(crate) fn is_shut_down(&self) -> bool {
-        let state = &*self.shared.state;
-        state.alarms.is_closed() || state.pools.is_shut_down()
+        self.shared.state.is_shut_down()
     }
 
     /// Removes the result that this command has cached for `key` in a request. Returns `false` if

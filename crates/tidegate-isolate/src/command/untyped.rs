@@ -127,7 +127,7 @@ impl UntypedCommand {
 
     /// Returns `true` if the isolation was stopped or shut down.
     pub fn is_shut_down(&self) -> bool {
-        self.state.alarms.is_closed() || self.state.pools.is_shut_down()
+        self.state.is_shut_down()
     }
 
     /// Reports a panic of user code that no caller sees.

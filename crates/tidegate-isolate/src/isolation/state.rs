@@ -215,6 +215,10 @@ impl State {
         self.ticks.nanos()
     }
 
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.alarms.is_closed() || self.pools.is_shut_down()
+    }
+
     /// Trips the token of a call, and runs its hooks on this thread.
     pub(crate) fn interrupt(&self, token: &CancelToken) {
         token.cancel_without_hooks();

@@ -274,8 +274,7 @@ fn isolations_with_a_key_in_common_share_no_results() {
 #[test]
 fn a_key_that_was_removed_and_built_again_caches_anew() {
     let (_clock, isolation) = still();
-    let request = RequestContext::new();
-    let _entered = request.enter();
+    let _entered = RequestContext::new().enter();
     let old = builder("a").build(&isolation).unwrap();
     assert_eq!(old.call().cache_key("x").run(|_| Ok(1)), Ok(1));
     assert!(isolation.remove("a"));

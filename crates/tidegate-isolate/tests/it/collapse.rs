@@ -174,8 +174,7 @@ fn requests_have_batches_of_their_own() {
         Some(CollapserError::NoContext)
     );
     let answers = [1, 2].map(|n| {
-        let request = RequestContext::new();
-        let _entered = request.enter();
+        let _entered = RequestContext::new().enter();
         collapser.submit(n)
     });
     clock.advance(Duration::from_millis(10));
@@ -252,8 +251,7 @@ fn a_global_batch_is_in_no_request_and_that_of_a_request_in_its_own() {
             Ok::<_, ()>(numbers.iter().map(|n| (*n, user)).collect())
         });
         let collapser = collapser.unwrap();
-        let request = RequestContext::new();
-        let _entered = request.enter();
+        let _entered = RequestContext::new().enter();
         user.set(7).unwrap();
         let answers = [1, 2].map(|n| collapser.submit(n));
         let answers = answers.map(|answer| answer.wait().unwrap());

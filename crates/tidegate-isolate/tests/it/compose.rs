@@ -111,8 +111,7 @@ fn wrappers_compose_in_any_order() {
                 ran: Arc::default(),
                 succeeds,
             };
-            let request = RequestContext::new();
-            let entered = request.enter();
+            let entered = RequestContext::new().enter();
             let mut call = fixture.clone().run(order.clone(), command.call());
             drop(entered);
             let answer = poll_once(call.as_mut());
@@ -188,8 +187,7 @@ fn call_options_hold_for_all_attempts() {
 #[test]
 fn a_cache_key_on_the_call_is_outermost() {
     let (_clock, _isolation, command) = alone(|c| c.fallback(|_| Ok(9)));
-    let request = RequestContext::new();
-    let _entered = request.enter();
+    let _entered = RequestContext::new().enter();
     let retry = rich(3);
     for _ in 0..2 {
         let answer = retry.run(command.call().cache_key("x"), |call| {
@@ -251,8 +249,7 @@ fn a_rate_limit_is_checked_and_shared_by_its_clones() {
 #[test]
 fn a_wrapped_future_that_is_dropped_ends_its_attempt_and_notifies_sharers() {
     let (_clock, _isolation, command) = alone(|c| c);
-    let request = RequestContext::new();
-    let _entered = request.enter();
+    let _entered = RequestContext::new().enter();
     let share = |command: &Numbers| -> Answering {
         let retry = rich(3);
         let attempt = |call: Call| call.run_async(|_| pending());
@@ -316,8 +313,7 @@ fn a_hedge_inside_of_a_retry_is_a_hedge_in_each_attempt() {
 #[test]
 fn a_panic_in_a_wrapped_closure_ends_the_shared_run() {
     let (_clock, _isolation, command) = alone(|c| c);
-    let request = RequestContext::new();
-    let _entered = request.enter();
+    let _entered = RequestContext::new().enter();
     let (retry, shared) = (rich(1), || command.call().cache_key("x"));
     let caught = catch_unwind(AssertUnwindSafe(|| {
         retry.run(shared(), |_| panic!("on purpose"))

@@ -1,17 +1,17 @@
 //! The caller that starts a shared run can leave it like the others, and every caller knows whether
 //! the work has begun.
 
-use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::thread;
 
-use tidegate_core::{CancelToken, ManualClock};
+use tidegate_core::ManualClock;
 use tidegate_isolate::{
     CancelOutcome, Cause, Event, Interrupt, Isolation, PermitConfig, Rejection, RequestContext,
     Retry,
 };
 use tidegate_testkit::{Counter, Gate, Log, until};
 
+use crate::interrupt::Held;
 use crate::support::{
     Numbers, SECOND, alone, builder, hold, poll_once, pool, pool_of, still, with_handle,
 };
@@ -35,31 +35,6 @@ fn patient() -> (ManualClock, Isolation, Numbers) {
         ..PermitConfig::from(1)
     };
     alone(|c| c.permits(permits).no_timeout())
-}
-
-/// Work that runs until a gate opens, and shows its token.
-#[derive(Clone, Default)]
-struct Held {
-    inside: Gate,
-    go_on: Gate,
-    token: Arc<Mutex<Option<CancelToken>>>,
-}
-
-impl Held {
-    fn work(&self) -> impl FnOnce(&CancelToken) -> Result<u32, &'static str> + Send + 'static {
-        let held = self.clone();
-        move |token| {
-            *held.token.lock().unwrap() = Some(token.clone());
-            held.inside.open();
-            held.go_on.wait();
-            Ok(7)
-        }
-    }
-
-    fn is_interrupted(&self) -> bool {
-        let token = self.token.lock().unwrap();
-        token.as_ref().expect("the work has begun").is_cancelled()
-    }
 }
 
 #[test]

@@ -4,9 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_isolate::{
-    BreakerConfig, BreakerMode, Cause, Event, FallbackError, PermitConfig, Rejection,
-};
+use tidegate_isolate::{BreakerMode, Cause, Event, FallbackError, Rejection};
 use tidegate_testkit::Gate;
 
 use crate::support::{Numbers, alone, builder, counted, events, made, still};
@@ -153,10 +151,7 @@ fn too_many_fallbacks_are_refused_and_the_cause_is_kept() {
 fn a_short_circuit_runs_nothing_and_is_not_counted_as_health() {
     let (_clock, isolation) = still();
     let command = builder("a")
-        .breaker(BreakerConfig {
-            mode: BreakerMode::ForcedOpen,
-            ..BreakerConfig::default()
-        })
+        .configure(|c| c.breaker.mode = BreakerMode::ForcedOpen)
         .fallback(|why| {
             assert!(why.is_short_circuited());
             Ok(9)
@@ -235,14 +230,8 @@ fn rejections_of_a_full_bulkhead_open_a_breaker_unless_it_leaves_them_out() {
     for count_rejections in [true, false] {
         let (clock, isolation) = still();
         let command: Numbers = builder("a")
-            .permits(PermitConfig {
-                limit: 1,
-                ..PermitConfig::default()
-            })
-            .breaker(BreakerConfig {
-                count_rejections,
-                ..BreakerConfig::default()
-            })
+            .permits(1)
+            .configure(|c| c.breaker.count_rejections = count_rejections)
             .build(&isolation)
             .unwrap();
         let held = command.admit().unwrap();
@@ -310,10 +299,7 @@ fn queue_returns_a_completion() {
 fn totals_equal_what_was_run() {
     let (_clock, _isolation, command) = alone(|c| {
         c.permits(2)
-            .breaker(BreakerConfig {
-                mode: BreakerMode::MetricsOnly,
-                ..BreakerConfig::default()
-            })
+            .configure(|c| c.breaker.mode = BreakerMode::MetricsOnly)
             .fallback(|_| Ok(0))
     });
     let (ran, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));

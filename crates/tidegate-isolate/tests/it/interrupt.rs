@@ -29,14 +29,16 @@ fn command(threads: usize, allows: bool) -> (ManualClock, Isolation, Numbers) {
 
 /// Work that runs until a gate opens, and shows its token.
 #[derive(Clone, Default)]
-struct Held {
-    inside: Gate,
-    go_on: Gate,
+pub(crate) struct Held {
+    pub(crate) inside: Gate,
+    pub(crate) go_on: Gate,
     token: Arc<Mutex<Option<CancelToken>>>,
 }
 
 impl Held {
-    fn work(&self) -> impl Fn(&CancelToken) -> Result<u32, &'static str> + Clone + Send + 'static {
+    pub(crate) fn work(
+        &self,
+    ) -> impl Fn(&CancelToken) -> Result<u32, &'static str> + Clone + Send + 'static {
         let held = self.clone();
         move |token| {
             *held.token.lock().unwrap() = Some(token.clone());
@@ -54,7 +56,7 @@ impl Held {
         (answer, handle)
     }
 
-    fn is_interrupted(&self) -> bool {
+    pub(crate) fn is_interrupted(&self) -> bool {
         let token = self.token.lock().unwrap();
         token.as_ref().expect("the work has begun").is_cancelled()
     }
@@ -243,8 +245,7 @@ fn a_shared_run_is_interrupted_unless_all_of_its_callers_say_no() {
     ] {
         let (_clock, isolation, command) = command(1, true);
         let held = Held::default();
-        let request = RequestContext::new();
-        let _entered = request.enter();
+        let _entered = RequestContext::new().enter();
         let mut callers = [(); 2].map(|()| {
             let (call, handle) = with_handle(command.call().cache_key("k"));
             (call.queue(held.work()), handle)
