@@ -57,23 +57,38 @@ const READ_ONLY: Refusal = refusal(403, "the token is for reading only");
 pub(super) const SEVERAL_TOKENS: Refusal = refusal(400, "there are several fields Authorization");
 const NO_CHANGES: Refusal = refusal(403, "changes need a token; set listen.admin.token");
 
-/// The door of a listener, which a reload replaces.
-#[derive(Debug)]
-pub(super) struct DoorSlot(Mutex<Arc<Door>>);
+/// Who may use a listener, which a reload changes. Clones are handles to the same listener.
+#[derive(Clone, Debug)]
+pub struct AdminAccess(Arc<Mutex<Arc<Door>>>);
 
-impl DoorSlot {
-    pub(super) fn new(door: Door) -> Self {
-        Self(Mutex::new(Arc::new(door)))
+impl AdminAccess {
+    /// Reads the tokens and names of a listener that is to start.
+    ///
+    /// # Errors
+    ///
+    /// A token cannot be used.
+    pub(crate) fn read(settings: &Admin, disk: &dyn Disk) -> Result<Self, String> {
+        let door = Door::new(settings, disk)?;
+        Ok(Self(Arc::new(Mutex::new(Arc::new(door)))))
+    }
+
+    /// Reads the tokens and names of new settings. They are in force when the closure is called.
+    ///
+    /// # Errors
+    ///
+    /// A token cannot be used. The old ones stay in force.
+    pub(crate) fn prepare(
+        &self,
+        settings: &Admin,
+        disk: &dyn Disk,
+    ) -> Result<impl FnOnce() + use<>, String> {
+        let (door, slot) = (Arc::new(Door::new(settings, disk)?), Arc::clone(&self.0));
+        Ok(move || *lock(&slot) = door)
     }
 
     /// Returns the door that is in force.
     pub(super) fn door(&self) -> Arc<Door> {
         Arc::clone(&lock(&self.0))
-    }
-
-    /// Puts another door in force, for the requests that come.
-    pub(super) fn replace(&self, door: Door) {
-        *lock(&self.0) = Arc::new(door);
     }
 }
 

@@ -15,13 +15,12 @@ use tidegate_loop::Pinned;
 
 use super::change::Changes;
 use super::controls::Controls;
-use super::door::{Door, DoorSlot};
+use super::door::AdminAccess;
 use super::event::{Events, WallTime};
 use super::guests::{Guests, PLACES, Usher};
 use super::pages::Pages;
 use super::service::{AdminService, Session};
 use super::streams::{MAX_CLIENTS, Streams};
-use super::token::Tokens;
 use crate::config::types::Admin;
 use crate::config::{Address, Disk};
 use crate::problem::{Problems, advised};
@@ -83,45 +82,6 @@ pub struct AdminListener {
     path: Option<SocketPath>,
 }
 
-/// Who may use the listener. Clones are handles to the same listener.
-#[derive(Clone, Debug)]
-pub struct AdminAccess {
-    slot: Arc<DoorSlot>,
-}
-
-impl AdminAccess {
-    /// Reads the tokens and names of a listener that is to start.
-    ///
-    /// # Errors
-    ///
-    /// A token cannot be used.
-    pub(crate) fn read(settings: &Admin, disk: &dyn Disk) -> Result<Self, AdminError> {
-        let door = Door::new(settings, disk).map_err(AdminError::Token)?;
-        let slot = Arc::new(DoorSlot::new(door));
-        Ok(Self { slot })
-    }
-
-    /// Reads the tokens and names of new settings. They are in force when the closure is called.
-    ///
-    /// # Errors
-    ///
-    /// A token cannot be used. The old ones stay in force.
-    pub fn prepare(
-        &self,
-        settings: &Admin,
-        disk: &dyn Disk,
-    ) -> Result<impl FnOnce() + use<>, AdminError> {
-        let door = Door::new(settings, disk).map_err(AdminError::Token)?;
-        let slot = Arc::clone(&self.slot);
-        Ok(move || slot.replace(door))
-    }
-}
-
-/// Returns why the tokens of a listener for operators cannot be used, each with its setting.
-pub(crate) fn token_mistakes(settings: &Admin, disk: &dyn Disk) -> Vec<String> {
-    Tokens::mistakes(settings, disk)
-}
-
 impl AdminListener {
     /// Starts the listener on the first loop of `group`, which should be its own.
     ///
@@ -134,7 +94,7 @@ impl AdminListener {
         parts: AdminParts,
         group: &NetGroup,
     ) -> Result<Self, AdminError> {
-        let access = AdminAccess::read(settings, disk)?;
+        let access = AdminAccess::read(settings, disk).map_err(AdminError::Token)?;
         Self::start_with(settings, (access, None), parts, group)
     }
 
@@ -173,7 +133,7 @@ impl AdminListener {
         );
         let service = AdminService {
             pages: Arc::clone(&pages),
-            door: Arc::clone(&access.slot),
+            door: access.clone(),
             guests: Arc::clone(&guests),
             exporter: parts.exporter,
             streams: Arc::clone(&streams),

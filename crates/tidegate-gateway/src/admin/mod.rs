@@ -57,6 +57,7 @@ mod token;
 pub use controls::{
     Controls, Knob, LoopReport, RouteReport, ServerReport, SetError, SettingReport, UpstreamReport,
 };
+pub use door::AdminAccess;
 pub use event::{Change, Events, WallTime};
-pub(crate) use listener::token_mistakes;
-pub use listener::{AdminAccess, AdminError, AdminListener, AdminParts};
+pub use listener::{AdminError, AdminListener, AdminParts};
+pub(crate) use token::Tokens;

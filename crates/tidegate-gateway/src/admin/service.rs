@@ -11,7 +11,7 @@ use tidegate_core::internal::lock;
 
 use super::change::{Changes, error};
 use super::controls::SettingReport;
-use super::door::{Door, DoorSlot, Refusal, SEVERAL_TOKENS};
+use super::door::{AdminAccess, Door, Refusal, SEVERAL_TOKENS};
 use super::guests::Guests;
 use super::pages::Pages;
 use super::place::{Need, Place, decoded};
@@ -26,7 +26,7 @@ const LARGEST_BODY: usize = 4096;
 
 /// Responds to requests on a loop.
 pub(super) struct AdminService {
-    pub(super) door: Arc<DoorSlot>,
+    pub(super) door: AdminAccess,
     /// The connections. One that waits for its response, or reads a stream, is kept.
     pub(super) guests: Arc<Guests>,
     pub(super) changes: Changes,

@@ -31,7 +31,7 @@ pub(super) enum Grant {
 
 /// The tokens.
 #[derive(Clone, Default)]
-pub(super) struct Tokens {
+pub(crate) struct Tokens {
     full: Option<Vec<u8>>,
     read: Option<Vec<u8>>,
 }
@@ -50,7 +50,7 @@ impl Tokens {
     }
 
     /// Returns why the tokens of a configuration cannot be used, each with its setting.
-    pub(super) fn mistakes(admin: &Admin, disk: &dyn Disk) -> Vec<String> {
+    pub(crate) fn mistakes(admin: &Admin, disk: &dyn Disk) -> Vec<String> {
         let full = loaded("token", admin.token.as_ref(), disk).err();
         let read = loaded("read_token", admin.read_token.as_ref(), disk).err();
         full.into_iter().chain(read).collect()

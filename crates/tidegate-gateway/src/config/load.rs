@@ -8,6 +8,7 @@ use std::path::Path;
 use super::check;
 use super::include::{Disk, Includes};
 use super::mistake::{Mistake, Mistakes};
+use super::places::Places;
 use super::set::{self, SetValues};
 use super::setting::{Origin, Reading, Scope, Section, Setting};
 use super::source::{Sources, Span};
@@ -165,6 +166,11 @@ pub(super) fn sections() -> Vec<(&'static str, Section)> {
 }
 
 impl Config {
+    /// Returns where a setting is, unless it is a default.
+    pub(crate) fn place_of(&self, path: &str) -> Option<Span> {
+        Places::new(&self.origins, BTreeSet::new()).at(path)
+    }
+
     /// Reads all sections and checks them against each other.
     fn read(root: &Node, reading: &mut Reading) -> Option<Self> {
         unknown_keys(root, "", &ROOT, reading);

@@ -9,14 +9,14 @@
 //! | `include` | several files as one tree | `tree` |
 //! | `notation` | durations, sizes, shares as people write them | |
 //! | `setting` | how a setting is read and inherited; the macros of sections | `tree` |
+//! | `places` | where settings are, and which are wrong | `setting` |
 //! | `fields` | tables of HTTP fields | `setting` |
 //! | `values` | the single values: numbers, networks, secrets | `setting`, `notation` |
 //! | `address` | the addresses of listeners and servers | `values` |
 //! | `types` | the sections | `values`, `address`, `fields` |
 //! | `whole` | whether a listener or all routes are missing | `tree` |
 //! | `set` | the settings that operators set | `types`, `tree` |
-//! | `load` | the whole configuration | `types`, `include`, `check`, `whole`, `set` |
-//! | `places` | where settings are, and which are wrong | `load` |
+//! | `load` | the whole configuration | `types`, `include`, `check`, `whole`, `set`, `places` |
 //! | `check` | checks between sections | `types`, `load` |
 //! | `watch` | notices that the files have changed | `source`, `include` |
 //! | `file` | a configuration that can be read again | `load` |

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::load::Config;
 use super::setting::{Origin, Source};
 use super::source::Span;
 
@@ -15,8 +14,8 @@ pub(crate) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    pub(crate) fn new(config: &'a Config, wrong: BTreeSet<String>) -> Self {
-        let origins = config.origins.iter().rev();
+    pub(crate) fn new(origins: &'a [Origin], wrong: BTreeSet<String>) -> Self {
+        let origins = origins.iter().rev();
         Self {
             origins: origins.map(|one| (one.path.as_str(), one)).collect(),
             wrong,
@@ -39,12 +38,5 @@ impl<'a> Places<'a> {
             next.is_some_and(|wrong| wrong.starts_with(part))
         });
         self.wrong.contains(path) || below.any(|is_below| is_below)
-    }
-}
-
-impl Config {
-    /// Returns where a setting is, unless it is a default.
-    pub(crate) fn place_of(&self, path: &str) -> Option<Span> {
-        Places::new(self, BTreeSet::new()).at(path)
     }
 }

@@ -36,8 +36,7 @@ impl AdminStart {
         let Some(settings) = &config.admin else {
             return Ok(None);
         };
-        let access = AdminAccess::read(&settings.value, disk);
-        let access = access.map_err(|why| why.to_string())?;
+        let access = AdminAccess::read(&settings.value, disk)?;
         let found = resolver.wait_for_listener(&settings.value.at);
         let found = found.map_err(|why| not_listening(&settings.value.at, &why))?;
         Ok(Some(Self {

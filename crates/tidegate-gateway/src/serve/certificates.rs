@@ -9,7 +9,7 @@ use std::os::unix::net::SocketAddr;
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::admin::token_mistakes;
+use crate::admin::Tokens;
 use crate::config::{
     Address, Config, Disk, Loaded, Mistake, Mistakes, Places, Severity, Sources, Span,
 };
@@ -59,7 +59,7 @@ fn found(
 ) -> Vec<Mistake> {
     let mut found = Found {
         config,
-        places: Places::new(config, wrong),
+        places: Places::new(&config.origins, wrong),
         disk,
         mistakes: Vec::new(),
     };
@@ -163,7 +163,7 @@ impl Found<'_> {
         let Some(admin) = &self.config.admin else {
             return;
         };
-        for why in token_mistakes(&admin.value, self.disk) {
+        for why in Tokens::mistakes(&admin.value, self.disk) {
             let (path, why) = why.split_once(": ").unwrap_or(("listen.admin", &why));
             let expected = "a file with a token, or a variable";
             self.add(path, Some(admin.at), why, expected);

@@ -376,17 +376,18 @@ fn bounded(
     builder: HttpServerBuilder<Pinned>,
     limits: &types::Limits,
 ) -> HttpServerBuilder<Pinned> {
-    let builder = builder.configure(|server| match limits.connections {
-        Some(most) => server.max_connections(most.0 as usize),
-        None => server,
-    });
-    let builder = builder.configure(|server| match limits.connections_per_client {
-        Some(most) => server.max_connections_per_peer(most.0 as usize),
-        None => server,
-    });
-    builder.configure(|server| match limits.memory {
-        Some(most) => server.max_memory(usize::try_from(most.0).unwrap_or(usize::MAX)),
-        None => server,
+    let (all, each) = (limits.connections, limits.connections_per_client);
+    builder.configure(|mut server| {
+        if let Some(most) = all {
+            server = server.max_connections(most.0 as usize);
+        }
+        if let Some(most) = each {
+            server = server.max_connections_per_peer(most.0 as usize);
+        }
+        if let Some(most) = limits.memory {
+            server = server.max_memory(usize::try_from(most.0).unwrap_or(usize::MAX));
+        }
+        server
     })
 }
 

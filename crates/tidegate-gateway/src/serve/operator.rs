@@ -136,8 +136,7 @@ impl Operator {
         let (Some(access), Some(admin)) = (self.access.get(), &config.admin) else {
             return Ok(None);
         };
-        let prepared = access.prepare(&admin.value, self.file.disk());
-        let prepared = prepared.map_err(|why| why.to_string())?;
+        let prepared = access.prepare(&admin.value, self.file.disk())?;
         Ok(Some(Box::new(prepared)))
     }
 

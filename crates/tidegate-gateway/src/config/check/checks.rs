@@ -47,7 +47,7 @@ impl<'a> Checks<'a> {
         Self {
             config,
             mistakes,
-            places: Places::new(config, wrong.iter().cloned().collect()),
+            places: Places::new(&config.origins, wrong.iter().cloned().collect()),
         }
     }
 
