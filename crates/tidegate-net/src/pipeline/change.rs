@@ -13,7 +13,7 @@ use super::check::{Name, PipelineError, check};
 use super::context::HandlerContext;
 use super::erased::{HandlerStorage, StoredHandler};
 use super::pipeline_state::PipelineState;
-use super::plan::{ChangeOp, InsertPosition};
+use super::plan::{ChangeOp, Place};
 use super::shape::Shape;
 use super::stack::Action;
 use crate::channel::{ChangeRequest, Channel, ChannelRequest};
@@ -29,32 +29,16 @@ pub struct PipelineChange {
 impl ChangeOp<Handler> {
     /// Returns the name of the handler that this change inserts, if that handler is not `Send`.
     pub(crate) fn local_handler_name(&self) -> Option<&Name> {
-        match self {
-            Self::Insert { name, handler, .. } | Self::Replace { name, handler, .. } => {
-                handler.0.is_local().then_some(name)
-            }
-            Self::Remove { .. } => None,
-        }
+        let (name, handler) = self.insert.as_ref()?;
+        handler.0.is_local().then_some(name)
     }
 
     /// Converts the change so that it can wait in a channel that may move to another thread.
     pub(crate) fn into_storable(self) -> ChangeOp<StoredHandler> {
-        match self {
-            Self::Insert {
-                place,
-                name,
-                handler,
-            } => ChangeOp::Insert {
-                place,
-                name,
-                handler: StoredHandler::new(handler.0),
-            },
-            Self::Remove { name } => ChangeOp::Remove { name },
-            Self::Replace { old, name, handler } => ChangeOp::Replace {
-                old,
-                name,
-                handler: StoredHandler::new(handler.0),
-            },
+        let stored = |(name, handler): (_, Handler)| (name, StoredHandler::new(handler.0));
+        ChangeOp {
+            place: self.place,
+            insert: self.insert.map(stored),
         }
     }
 }
@@ -62,12 +46,12 @@ impl ChangeOp<Handler> {
 impl PipelineChange {
     /// Inserts a handler before all others.
     pub fn add_first(name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
-        Self::insert(InsertPosition::First, name.into(), handler)
+        Self::insert(Place::First, name.into(), handler)
     }
 
     /// Inserts a handler behind all others.
     pub fn add_last(name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
-        Self::insert(InsertPosition::Last, name.into(), handler)
+        Self::insert(Place::Last, name.into(), handler)
     }
 
     /// Inserts a handler before `other`.
@@ -76,7 +60,7 @@ impl PipelineChange {
         name: impl Into<Cow<'static, str>>,
         handler: Handler,
     ) -> Self {
-        Self::insert(InsertPosition::Before(other.into()), name.into(), handler)
+        Self::insert(Place::Before(other.into()), name.into(), handler)
     }
 
     /// Inserts a handler behind `other`.
@@ -85,14 +69,14 @@ impl PipelineChange {
         name: impl Into<Cow<'static, str>>,
         handler: Handler,
     ) -> Self {
-        Self::insert(InsertPosition::After(other.into()), name.into(), handler)
+        Self::insert(Place::After(other.into()), name.into(), handler)
     }
 
     /// Removes a handler.
     pub fn remove(name: impl Into<Cow<'static, str>>) -> Self {
-        let name = name.into();
+        let (place, insert) = (Place::Of(name.into()), None);
         Self {
-            what: ChangeOp::Remove { name },
+            what: ChangeOp { place, insert },
         }
     }
 
@@ -103,19 +87,13 @@ impl PipelineChange {
         name: impl Into<Cow<'static, str>>,
         handler: Handler,
     ) -> Self {
-        let (old, name) = (old.into(), name.into());
-        Self {
-            what: ChangeOp::Replace { old, name, handler },
-        }
+        Self::insert(Place::Of(old.into()), name.into(), handler)
     }
 
-    fn insert(place: InsertPosition, name: Name, handler: Handler) -> Self {
+    fn insert(place: Place, name: Name, handler: Handler) -> Self {
+        let insert = Some((name, handler));
         Self {
-            what: ChangeOp::Insert {
-                place,
-                name,
-                handler,
-            },
+            what: ChangeOp { place, insert },
         }
     }
 }
@@ -126,42 +104,19 @@ pub(crate) fn plan(
     what: &mut ChangeOp<Handler>,
     chain: &mut Vec<(Name, &'static Shape)>,
 ) -> Result<(), PipelineError> {
-    match what {
-        ChangeOp::Insert {
-            place,
-            name,
-            handler,
-        } => {
-            if name.is_empty() {
-                *name = handler.default_name(|name| chain.iter().any(|(other, _)| other == name));
-            }
-            let at = match place {
-                InsertPosition::First => 0,
-                InsertPosition::Last => chain.len(),
-                InsertPosition::Before(other) => find(chain, other)?,
-                InsertPosition::After(other) => find(chain, other)? + 1,
-            };
-            chain.insert(at, (name.clone(), handler.0.shape()));
-        }
-        ChangeOp::Remove { name } => {
-            chain.remove(find(chain, name)?);
-        }
-        ChangeOp::Replace { old, name, handler } => {
-            let at = find(chain, old)?;
-            if name.is_empty() {
-                *name = handler.default_name(|name| chain.iter().any(|(other, _)| other == name));
-            }
-            chain[at] = (name.clone(), handler.0.shape());
-        }
+    let at = what.place.find(chain.iter().map(|(name, _)| name));
+    let at = at.map_err(|name| PipelineError::NoSuchHandler {
+        name: name.to_string(),
+    })?;
+    if let Some((name, handler)) = &mut what.insert
+        && name.is_empty()
+    {
+        *name = handler.default_name(|name| chain.iter().any(|(other, _)| other == name));
     }
+    let new = what.insert.as_ref();
+    let new = new.map(|(name, handler)| (name.clone(), handler.0.shape()));
+    chain.splice(at..at + usize::from(what.place.removes()), new);
     Ok(())
-}
-
-fn find(chain: &[(Name, &'static Shape)], name: &str) -> Result<usize, PipelineError> {
-    let at = chain.iter().position(|(other, _)| other == name);
-    at.ok_or_else(|| PipelineError::NoSuchHandler {
-        name: name.to_owned(),
-    })
 }
 
 impl PipelineState {

@@ -7,7 +7,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_promise::Promise;
@@ -125,11 +124,5 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         drop(self.redeem());
-    }
-}
-
-impl fmt::Debug for StoredHandler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StoredHandler")
     }
 }

@@ -7,7 +7,7 @@ use super::chain::Pipeline;
 use super::check::Name;
 use super::erased::{HandlerStorage, StoredHandler};
 use super::pipeline_state::HandlerEntry;
-use super::plan::{ChangeOp, InsertPosition};
+use super::plan::ChangeOp;
 use super::stack::Action;
 use crate::channel::{ChannelPipeline as _, HandlerEvent};
 
@@ -43,42 +43,19 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
     }
 
     pub(super) fn apply(&mut self, what: ChangeOp<StoredHandler>) {
-        match what {
-            ChangeOp::Insert {
-                place,
-                name,
-                handler,
-            } => {
-                let named = |name: &Name| self.position(name);
-                let at = match &place {
-                    InsertPosition::First => Some(0),
-                    InsertPosition::Last => Some(self.handlers.len()),
-                    InsertPosition::Before(other) => named(other),
-                    InsertPosition::After(other) => named(other).map(|at| at + 1),
-                };
-                if let Some(at) = at {
-                    self.insert(at, name, handler);
-                }
-            }
-            ChangeOp::Remove { name } => {
-                if let Some(at) = self.position(&name) {
-                    self.remove(self.parts.metas[at].id);
-                }
-            }
-            ChangeOp::Replace { old, name, handler } => {
-                if let Some(at) = self.position(&old) {
-                    let id = self.parts.metas[at].id;
-                    // The new handler is placed behind the old one, so that it receives what the
-                    // old one passes on in `removed`. Its `added` runs before that.
-                    self.remove(id);
-                    self.insert(at + 1, name, handler);
-                }
-            }
+        let names = self.parts.metas.iter().map(|meta| &meta.name);
+        let Ok(mut at) = what.place.find(names) else {
+            return;
+        };
+        if what.place.removes() {
+            self.remove(self.parts.metas[at].id);
+            // A new handler is placed behind the old one, so that it receives what the old one
+            // passes on in `removed`. Its `added` runs before that.
+            at += 1;
         }
-    }
-
-    fn position(&self, name: &Name) -> Option<usize> {
-        self.parts.metas.iter().position(|meta| meta.name == *name)
+        if let Some((name, handler)) = what.insert {
+            self.insert(at, name, handler);
+        }
     }
 
     fn insert(&mut self, at: usize, name: Name, handler: StoredHandler) {

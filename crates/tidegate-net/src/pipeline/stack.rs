@@ -21,7 +21,6 @@ thread_local! {
 
 /// An event or operation in flight. `at` is the first handler that an inbound event may reach, and
 /// the index after the first handler that an outbound operation may reach.
-#[derive(Debug)]
 pub(crate) enum Action {
     Read {
         at: u32,
