@@ -411,3 +411,42 @@ impl<K: StreamKind> Link<K> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! A stream that was moved: it is used between the turns of its handler, and during them.
+
+    use super::super::kind::{AnyThread, StreamCell};
+    use super::*;
+    use crate::EmbeddedChannel;
+
+    fn link() -> Link<AnyThread> {
+        let channel = EmbeddedChannel::new(|p| p).unwrap().channel();
+        Link::new(channel, Alarm::new(Weak::new(), 0))
+    }
+
+    #[test]
+    fn writes_between_two_turns_use_room_of_the_second() {
+        let (link, cx) = (link(), Context::from_waker(Waker::noop()));
+        link.begin_poll(1_000);
+        drop(link.end_poll());
+        link.write(vec![0; 400].into());
+        link.begin_poll(1_000);
+        let Poll::Ready(room) = link.poll_room(&cx, 1_000) else {
+            panic!("there is room");
+        };
+        assert_eq!(room.unwrap(), 600 - ENTRY_OVERHEAD);
+    }
+
+    #[test]
+    fn what_comes_while_the_waker_is_cloned_is_found() {
+        let (link, cx) = (link(), Context::from_waker(Waker::noop()));
+        let mut looks = 0;
+        let found = link.poll_side(Side::Reader, &cx, |_| {
+            looks += 1;
+            (looks == 2).then_some("found")
+        });
+        assert_eq!(found, Poll::Ready("found"));
+        assert!(StreamCell::lock(&link.state).reader.is_none());
+    }
+}
