@@ -36,7 +36,7 @@ pub(crate) enum LimitReached {
 }
 
 /// State that the connections of one server share.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ServerConnections {
     limits: ServerLimits,
     /// What the connections hold, if there is a cap.

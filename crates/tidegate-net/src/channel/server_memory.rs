@@ -15,7 +15,6 @@
 //!   thread at a time, so no thread decides by a total that another one is about to lower.
 
 use std::collections::{BinaryHeap, HashMap};
-use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -133,17 +132,7 @@ impl ServerMemory {
     }
 }
 
-impl fmt::Debug for ServerMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerMemory")
-            .field("cap", &self.cap)
-            .field("total", &self.total())
-            .finish_non_exhaustive()
-    }
-}
-
 /// What one connection counts for.
-#[derive(Debug)]
 pub(crate) struct Charge {
     memory: Arc<ServerMemory>,
     /// Counted size of the writes that other threads have queued.

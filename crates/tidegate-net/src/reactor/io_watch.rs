@@ -11,7 +11,7 @@ use crate::metrics::{Counters, IoMetrics};
 use crate::source::SharedInbox;
 
 /// A view of the counters of a [`PollDriver`](super::PollDriver) or a `RoamingDriver`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct IoWatch {
     counters: Arc<Counters>,
     /// Has the user-defined sources.

@@ -1,6 +1,5 @@
 //! The driver of a pinned loop.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -161,13 +160,5 @@ impl Driver for PollDriver {
     fn close(&mut self) {
         self.selector.close(&mut LocalControl);
         pinned::close();
-    }
-}
-
-impl fmt::Debug for PollDriver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PollDriver")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
     }
 }

@@ -11,7 +11,6 @@
 //! * A note has one outcome: it is carried out, or it is refused because the loop has ended.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -348,12 +347,6 @@ impl Deliver for Inbox {
         if how == Delivery::Orphaned {
             block.refuse_all(|| block.ended_error());
         }
-    }
-}
-
-impl fmt::Debug for Inbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox").finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,5 @@
 //! The poller of the operating system: epoll, kqueue or the mechanism of another platform.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -130,12 +129,6 @@ impl Sleeper for PollWaker {
 
     fn is_notified(&self) -> bool {
         self.notified.load(Ordering::Relaxed)
-    }
-}
-
-impl fmt::Debug for SystemPoller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SystemPoller").finish_non_exhaustive()
     }
 }
 

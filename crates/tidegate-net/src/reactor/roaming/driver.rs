@@ -4,7 +4,6 @@
 //! only through updates, and through the task that it has handed out last.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -471,14 +470,5 @@ impl Drop for RoamingDriver {
     /// in an inbox that it keeps alive itself.
     fn drop(&mut self) {
         let _ = contain(|| self.close());
-    }
-}
-
-impl fmt::Debug for RoamingDriver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RoamingDriver")
-            .field("sources", &self.reactor.len())
-            .field("away", &self.away)
-            .finish_non_exhaustive()
     }
 }

@@ -15,7 +15,6 @@
 //! * A task ends once: the channel goes back to its loop, or, if the loop has ended, is closed
 //!   where it is.
 
-use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -160,11 +159,5 @@ impl RoamingShared {
 
     fn lock_counters(&self) -> MutexGuard<'_, Vec<Arc<Counters>>> {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for RoamingShared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RoamingShared").finish_non_exhaustive()
     }
 }
