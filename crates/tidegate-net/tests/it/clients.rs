@@ -27,15 +27,6 @@ fn a_client_connects_and_the_completion_has_the_channel() {
 }
 
 #[test]
-fn a_refused_connect_fails_with_what_the_system_says() {
-    let group = group(1);
-    // No other test can listen there.
-    let refused = Client::builder(&group).connect("127.0.0.1:1");
-    let why = refused.wait().unwrap_err();
-    assert!(why.to_string().contains("refused"), "{why}");
-}
-
-#[test]
 fn a_name_that_does_not_resolve_and_handlers_that_do_not_fit_are_errors() {
     let group = group(1);
     let client = Client::builder(&group).resolver(table(Vec::new())).build();

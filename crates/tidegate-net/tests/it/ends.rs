@@ -34,8 +34,7 @@ fn log_events(log: Log<&'static str>) -> Acts {
 #[test]
 fn drains_that_overlap_end_at_their_own_deadlines_and_notify_once() {
     let clock = ManualClock::new();
-    let loops = NetGroup::builder("io").loops(1).clock(&clock);
-    let group = loops.build().unwrap();
+    let group = group_by(&clock);
     let (log, own) = Log::pair();
     let server = serve(&group, move |p| p.add("notes", log_events(own.clone())));
     let _client = dial(&server);
@@ -64,18 +63,15 @@ fn a_connection_that_reaches_its_loop_during_a_drain_is_notified_of_it() {
     let (held, go_on) = (Gate::new(), Gate::new());
     let own = log.clone();
     let gates = (held.clone(), go_on.clone());
-    let server = Server::builder(&group)
-        .pipeline(move |p| {
-            // One connection lives on the accepting loop `io-0`. The loop blocks while it creates
-            // that one's handlers.
-            if EventLoop::current().is_some_and(|one| one.name() == "io-0") {
-                gates.0.open();
-                gates.1.wait();
-            }
-            p.add("notes", log_events(own.clone()))
-        })
-        .bind("127.0.0.1:0");
-    let server = server.wait().unwrap();
+    let server = serve(&group, move |p| {
+        // One connection lives on the accepting loop `io-0`. The loop blocks while it creates
+        // that one's handlers.
+        if EventLoop::current().is_some_and(|one| one.name() == "io-0") {
+            gates.0.open();
+            gates.1.wait();
+        }
+        p.add("notes", log_events(own.clone()))
+    });
     // All three connections are waiting when the accepting begins: one for the other loop, one for
     // `io-0`, and another one for the other loop.
     let (tell, wait) = (busy.clone(), begin.clone());
@@ -234,8 +230,7 @@ impl Outbound for Holds {
 #[test]
 fn a_drain_cuts_connections_whose_handlers_hold_the_close_back() {
     let clock = ManualClock::new();
-    let loops = NetGroup::builder("io").loops(1).clock(&clock);
-    let group = loops.build().unwrap();
+    let group = group_by(&clock);
     let (log, gives) = Log::pair();
     let server = serve(&group, move |p| {
         p.add("gives", LogChannel(gives.clone()))

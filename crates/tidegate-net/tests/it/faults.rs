@@ -5,11 +5,11 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use tidegate_core::ManualClock;
-use tidegate_net::{ChannelOptions, Client, NetGroup, Server};
+use tidegate_net::{ChannelOptions, Client, Server};
 use tidegate_testkit::{Log, model};
 
 use crate::acts::Acts;
-use crate::{Echo, dial, round_trip, serve};
+use crate::{Echo, dial, group_by, round_trip, serve};
 
 #[test]
 fn a_storm_of_connects_and_ends_leaves_nothing_behind() {
@@ -155,8 +155,7 @@ fn a_message_costs_a_receive_a_send_and_a_share_of_a_poll() {
 #[test]
 fn a_listener_that_fails_for_good_is_left_alone_for_a_while_too() {
     let clock = ManualClock::new();
-    let loops = NetGroup::builder("io").loops(1).clock(&clock);
-    let group = loops.build().unwrap();
+    let group = group_by(&clock);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let same = listener.try_clone().unwrap();
     let server = Server::builder(&group).pipeline(|p| p.add("echo", Echo));

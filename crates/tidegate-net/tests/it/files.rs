@@ -106,11 +106,7 @@ fn a_roaming_channel_and_a_local_one_send_files() {
     let workers = WorkerPool::builder("workers").max(4).build().unwrap();
     let roaming = tidegate_net::roaming("roam", 1, &workers).unwrap();
     let own = part.clone();
-    let server = tidegate_net::Server::builder(&roaming)
-        .pipeline(move |p| p.add("sends", sends_part(own.clone())))
-        .bind("127.0.0.1:0")
-        .wait()
-        .unwrap();
+    let server = serve(&roaming, move |p| p.add("sends", sends_part(own.clone())));
     let mut client = dial(&server);
     client.write_all(b"go").unwrap();
     let expected = expected(&content(300_000)[10..290_000]);

@@ -11,7 +11,7 @@ use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Log, WATCHDOG, until};
 
 use crate::backlog::hold;
-use crate::{Echo, LogChannel, LogReads, first};
+use crate::{Echo, LogChannel, LogReads, first, serve};
 
 fn at(address: &str) -> SocketAddr {
     address.parse().unwrap()
@@ -87,11 +87,10 @@ fn a_test_plays_both_sides() {
     let network = LocalNetwork::new();
     let group = group_on(&network, 1);
     let (log, own) = Log::pair();
-    let server = Server::builder(&group).pipeline(move |p| {
+    let server = serve(&group, move |p| {
         let p = p.add("log", LogChannel(own.clone()));
         p.add("echo", Echo)
     });
-    let server = server.bind("127.0.0.1:0").wait().unwrap();
     let mut client = dial(&network, server.local_addr());
     assert_eq!(round_trip(&mut client, b"hello"), b"hello");
     let channel = first(&log);
@@ -376,8 +375,7 @@ fn a_channel_that_is_aborted_resets_its_connection() {
     let network = LocalNetwork::new();
     let group = group_on(&network, 1);
     let (log, own) = Log::pair();
-    let server = Server::builder(&group).pipeline(move |p| p.add("log", LogChannel(own.clone())));
-    let server = server.bind("127.0.0.1:0").wait().unwrap();
+    let server = serve(&group, move |p| p.add("log", LogChannel(own.clone())));
     let mut client = dial(&network, server.local_addr());
     let channel = first(&log);
     channel.write_and_flush_with("part").wait().unwrap();

@@ -8,13 +8,13 @@ use tidegate_loop::{Lifecycle, Placement};
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::{
     Channel, EmbeddedChannel, Inbound, InboundContext, Message, NetGroup, Nothing, Outbound,
-    OutboundContext, PipelineChange, Server,
+    OutboundContext, PipelineChange,
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
 use tidegate_testkit::{Bomb, Counter, explode};
 
-use crate::{Echo, dial, round_trip};
+use crate::{Echo, dial, round_trip, serve};
 
 /// Panics in the place that a line names.
 #[derive(Default)]
@@ -81,12 +81,11 @@ fn assert_survives<P: Placement>(group: &NetGroup<P>, address: std::net::SocketA
 #[test]
 fn of_handlers_on_a_pinned_loop() {
     let group = loops().build().unwrap();
-    let server = Server::builder(&group).pipeline(|p| {
+    let server = serve(&group, |p| {
         p.add("lines", LineFrames::max(64))
             .add("explodes", Explodes::default())
             .add("echo", Echo)
     });
-    let server = server.bind("127.0.0.1:0").wait().unwrap();
     assert_survives(&group, server.local_addr());
 }
 
@@ -96,12 +95,11 @@ fn of_handlers_on_a_roaming_loop() {
     let group = loops()
         .build_roaming_with_config(&crate::roaming::eager(&pool))
         .unwrap();
-    let server = Server::builder(&group).pipeline(|p| {
+    let server = serve(&group, |p| {
         p.add("lines", LineFrames::max(64))
             .add("explodes", Explodes::default())
             .add("echo", Echo)
     });
-    let server = server.bind("127.0.0.1:0").wait().unwrap();
     assert_survives(&group, server.local_addr());
 }
 
@@ -109,14 +107,13 @@ fn of_handlers_on_a_roaming_loop() {
 fn of_what_makes_handlers_and_changes_them() {
     let group = loops().build().unwrap();
     let made = std::sync::atomic::AtomicUsize::new(0);
-    let server = Server::builder(&group).pipeline(move |p| {
+    let server = serve(&group, move |p| {
         // The first call is the check of the pipeline when the server is bound.
         if made.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
             explode();
         }
         p.add("echo", Echo)
     });
-    let server = server.bind("127.0.0.1:0").wait().unwrap();
     let (mut bad, mut good) = (dial(&server), dial(&server));
     assert_eq!(bad.read(&mut [0; 8]).unwrap(), 0, "closed");
     assert_eq!(round_trip(&mut good, b"hello"), b"hello");

@@ -14,15 +14,6 @@ use crate::acts::Acts;
 use crate::{Echo, LogChannel, dial, giving, group, group_by, round_trip, serve};
 
 #[test]
-fn an_address_in_use_is_an_error() {
-    let group = group(1);
-    let server = serve(&group, |p| p);
-    let again = Server::builder(&group).bind(server.local_addr());
-    let why = again.wait().unwrap_err().to_string();
-    assert!(why.contains("in use"), "{why}");
-}
-
-#[test]
 fn a_closed_server_frees_its_port_and_keeps_its_connections() {
     let group = group(1);
     let server = serve(&group, |p| p.add("echo", Echo));

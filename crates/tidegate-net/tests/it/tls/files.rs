@@ -10,7 +10,7 @@ use tidegate_testkit::{Log, until};
 use super::{Authority, Pair, whole};
 use crate::acts::Acts;
 use crate::files::{TestFile, content};
-use crate::{LogChannel, LogReads, first, group, marks};
+use crate::{LogChannel, LogReads, first, group, marks, serve};
 
 /// Runs both ends until the client has `count` bytes.
 fn receive(pair: &mut Pair, count: usize) -> Vec<u8> {
@@ -220,14 +220,10 @@ fn connected(group: &NetGroup) -> (Server, Channel, Channel, Log<Bytes>) {
     let authority = Authority::new();
     let tls = authority.server("localhost");
     let (channels, own) = Log::pair();
-    let server = Server::builder(group)
-        .pipeline(move |p| {
-            p.add_duplex("tls", tls.handler())
-                .add("gives", LogChannel(own.clone()))
-        })
-        .bind("127.0.0.1:0")
-        .wait()
-        .unwrap();
+    let server = serve(group, move |p| {
+        p.add_duplex("tls", tls.handler())
+            .add("gives", LogChannel(own.clone()))
+    });
     let name = authority.client().name("localhost").unwrap();
     let (bytes, own) = Log::pair();
     let client = Client::builder(group)

@@ -5,8 +5,8 @@ use tidegate_net::{Channel, Client, EmbeddedChannel, Handler, PipelineChange, Se
 use tidegate_testkit::Log;
 
 use super::{Authority, Pair, whole};
-use crate::Echo;
 use crate::acts::Acts;
+use crate::{Echo, serve};
 
 #[test]
 fn a_connection_in_the_clear_can_become_an_encrypted_one() {
@@ -59,11 +59,9 @@ fn echoes_over_sockets_and_survives_failed_handshakes() {
     let authority = Authority::new();
     let tls = authority.server("localhost");
     let group = tidegate_net::pinned("io", 2).unwrap();
-    let server = Server::builder(&group)
-        .pipeline(move |p| p.add_duplex("tls", tls.handler()).add("echo", Echo))
-        .bind("127.0.0.1:0")
-        .wait()
-        .unwrap();
+    let server = serve(&group, move |p| {
+        p.add_duplex("tls", tls.handler()).add("echo", Echo)
+    });
     let (bytes, errors) = (Log::new(), Log::new());
     let client = |name: &str| {
         let name = authority.client().name(name).unwrap();
