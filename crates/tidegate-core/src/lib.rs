@@ -22,7 +22,8 @@
 //! | `unhandled` | [`Unhandled`] and [`OnUnhandled`]: errors that no other code handles |
 //! | `sys` | the operating system and the processor; atomics and locks (std, loom or shuttle) |
 //! | `internal` | hidden and unstable: what the other crates of this workspace need |
-//! | `counter`, `cache_padded`, `debug_as_display` | a counter; a value on cache lines of its own; [`debug_as_display!`] |
+//! | `counter`, `cache_padded` | a counter; a value on cache lines of its own |
+//! | `debug_as_display`, `debug_fields` | [`debug_as_display!`] and [`debug_fields!`] |
 //!
 //! Unsafe code exists only in `lane`, `raw` and `sys`. Every unsafe block has a comment that argues
 //! its soundness, every atomic operation stronger than relaxed names its partner, and the
@@ -39,14 +40,15 @@ mod collect;
 mod contain;
 mod counter;
 mod debug_as_display;
+mod debug_fields;
 mod dump;
 pub mod executor;
 #[doc(hidden)]
 pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
     //!
-    //! The macros `debug_as_display!` and, under shuttle, `scheduled_thread_local!` belong here
-    //! too; the language exports macros at the root of the crate.
+    //! The macros `debug_as_display!`, `debug_fields!` and, under shuttle, `scheduled_thread_local!`
+    //! belong here too; the language exports macros at the root of the crate.
 
     pub use crate::cache_padded::CachePadded;
     pub use crate::clock::{ClockMember, CoarseClock, FastClock, Sleeper, TickerStop, as_nanos};

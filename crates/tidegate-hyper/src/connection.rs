@@ -1,7 +1,6 @@
 //! One connection: finds out what its client speaks, serves it, and ends it when the server drains.
 
 use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -246,8 +245,4 @@ where
     }
 }
 
-impl<S: HttpService<Incoming>> fmt::Debug for HttpConnection<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HttpConnection")
-    }
-}
+tidegate_core::debug_fields!([S: HttpService<Incoming>] HttpConnection<S>);

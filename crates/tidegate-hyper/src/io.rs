@@ -1,6 +1,5 @@
 //! A stream of a channel as hyper's I/O.
 
-use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -148,8 +147,4 @@ impl Write for LoopIo {
     }
 }
 
-impl fmt::Debug for LoopIo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LoopIo").field(&self.stream).finish()
-    }
-}
+tidegate_core::debug_fields!(LoopIo, this => stream: this.stream);

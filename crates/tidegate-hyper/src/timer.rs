@@ -1,6 +1,5 @@
 //! Hyper's timer on the wheels of event loops.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -110,11 +109,7 @@ impl Timer for LoopTimer {
     }
 }
 
-impl fmt::Debug for LoopTimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoopTimer").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(LoopTimer);
 
 /// Hyper's [`Sleep`](hyper::rt::Sleep), created by a [`LoopTimer`]. A later deadline costs nothing:
 /// the wheel is asked again when the earlier one is due.

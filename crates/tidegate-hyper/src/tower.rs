@@ -1,6 +1,5 @@
 //! A tower service as a hyper service.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -63,11 +62,7 @@ where
     }
 }
 
-impl<S> fmt::Debug for TowerService<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TowerService")
-    }
-}
+tidegate_core::debug_fields!([S] TowerService<S>);
 
 pin_project! {
     /// The call of a [`TowerService`].
@@ -112,11 +107,4 @@ where
     }
 }
 
-impl<S> fmt::Debug for TowerCall<S>
-where
-    S: tower_service::Service<Request<Incoming>>,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TowerCall")
-    }
-}
+tidegate_core::debug_fields!([S: tower_service::Service<Request<Incoming>>] TowerCall<S>);

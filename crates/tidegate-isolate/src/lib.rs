@@ -78,8 +78,8 @@
     )
 )]
 
-#[macro_use]
-mod debug;
+#[macro_use(debug_fields)]
+extern crate tidegate_core;
 
 mod alarm;
 mod breaker;

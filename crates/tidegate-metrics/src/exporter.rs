@@ -134,13 +134,7 @@ impl Collector for Exporter {
     }
 }
 
-impl fmt::Debug for Exporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exporter")
-            .field("sources", &lock(&self.sources).len())
-            .finish()
-    }
-}
+tidegate_core::debug_fields!(Exporter, this => sources: lock(&this.sources).len());
 
 thread_local! {
     /// The addresses of the exporters that collect on this thread.

@@ -1,6 +1,5 @@
 //! The body of a response: collected, or in pieces on demand.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -135,8 +134,4 @@ impl Drop for ResponseBody {
     }
 }
 
-impl fmt::Debug for ResponseBody {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseBody").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(ResponseBody);

@@ -1,6 +1,5 @@
 //! One request and its response, for handlers: the layer below calls.
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -228,8 +227,4 @@ impl<H: ExchangeHandler> Drop for Exchange<H> {
     }
 }
 
-impl<H: ExchangeHandler> fmt::Debug for Exchange<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Exchange").field(&self.link.channel).finish()
-    }
-}
+tidegate_core::debug_fields!([H: ExchangeHandler] Exchange<H>, this => channel: this.link.channel);

@@ -75,7 +75,6 @@ pub use self::upgraded::Upgraded;
 pub use self::upstream::{PendingExchange, Upstream};
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -291,11 +290,7 @@ impl Collect for Client {
     }
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Client);
 
 /// The builder of a [`Client`].
 #[must_use = "a builder does nothing until it is built"]
@@ -429,8 +424,4 @@ impl ClientBuilder {
     }
 }
 
-impl fmt::Debug for ClientBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(ClientBuilder);

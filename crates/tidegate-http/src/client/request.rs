@@ -1,6 +1,5 @@
 //! A request that is being built.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -275,8 +274,4 @@ impl RequestBuilder {
     }
 }
 
-impl fmt::Debug for RequestBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RequestBuilder").field(&self.label).finish()
-    }
-}
+tidegate_core::debug_fields!(RequestBuilder, this => label: this.label);

@@ -1,6 +1,5 @@
 //! The body of a request that is streamed.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -128,8 +127,4 @@ impl Drop for RequestBody {
     }
 }
 
-impl fmt::Debug for RequestBody {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestBody").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(RequestBody);

@@ -1,6 +1,5 @@
 //! A connection on which the server has changed the protocol.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
@@ -140,11 +139,7 @@ impl Drop for Upgraded {
     }
 }
 
-impl fmt::Debug for Upgraded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Upgraded").field(&self.channel).finish()
-    }
-}
+tidegate_core::debug_fields!(Upgraded, this => channel: this.channel);
 
 /// Keeps what is received. There is little of it, because the channel does not read.
 pub(super) struct Holds(Arc<Early>);

@@ -1,6 +1,5 @@
 //! A server for exchanges: how a handler gets a connection.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -148,13 +147,7 @@ impl<H: ExchangeHandler> Clone for Upstream<H> {
     }
 }
 
-impl<H: ExchangeHandler> fmt::Debug for Upstream<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Upstream")
-            .field(&self.shared.owner.label)
-            .finish()
-    }
-}
+tidegate_core::debug_fields!([H: ExchangeHandler] Upstream<H>, this => label: this.shared.owner.label);
 
 /// A request for a connection that is outstanding. From [`Upstream::acquire`]. Dropping it leaves:
 /// a place in the queue is free at once, and a connect is cancelled.
@@ -169,11 +162,7 @@ impl Drop for PendingExchange {
     }
 }
 
-impl fmt::Debug for PendingExchange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingExchange").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(PendingExchange);
 
 trait Leave: Send + Sync {
     fn leave(&self);

@@ -1,6 +1,5 @@
 //! The service that sends files.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -248,13 +247,7 @@ impl Service for Files {
     }
 }
 
-impl fmt::Debug for Files {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Files")
-            .field("directory", &self.shared.directory)
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Files, this => directory: this.shared.directory);
 
 fn allow(response: Response<'_>) -> Response<'_> {
     response.field("Allow", "GET, HEAD, OPTIONS")

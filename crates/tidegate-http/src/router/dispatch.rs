@@ -1,6 +1,5 @@
 //! Finds the route of a request.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::builder::RouterBuilder;
@@ -125,11 +124,7 @@ impl Service for Router {
     }
 }
 
-impl fmt::Debug for Router {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Router").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Router);
 
 /// Returns `true` if percent-encoded text can be decoded.
 fn is_text(value: &str) -> bool {

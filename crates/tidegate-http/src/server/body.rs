@@ -279,11 +279,7 @@ impl Body {
     }
 }
 
-impl std::fmt::Debug for Body {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Body").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Body);
 
 impl Drop for Body {
     fn drop(&mut self) {

@@ -1,6 +1,5 @@
 //! Responses that end after the service has returned: handles for other threads.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -316,13 +315,7 @@ impl DeferredResponse {
     }
 }
 
-impl fmt::Debug for DeferredResponse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeferredResponse")
-            .field("status", &self.head.status_code())
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(DeferredResponse, this => status: this.head.status_code());
 
 /// Sends the body of a response in pieces, from any thread. Made by `stream` of
 /// [`Response`](super::Response) and [`DeferredResponse`].
@@ -412,11 +405,7 @@ impl ResponseStream {
     }
 }
 
-impl fmt::Debug for ResponseStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseStream").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(ResponseStream);
 
 /// Sends parts of one response to its connection. Dropping it before the last part says so.
 struct Sender {

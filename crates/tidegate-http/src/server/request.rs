@@ -26,17 +26,6 @@ pub(crate) enum Intake {
     Discard(u64),
 }
 
-impl std::fmt::Debug for Intake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Intake::None => "None",
-            Intake::Unasked => "Unasked",
-            Intake::Sink(_) => "Sink",
-            Intake::Discard(_) => "Discard",
-        })
-    }
-}
-
 /// A request. Its head borrows from the received bytes: nothing was copied.
 ///
 /// A service that needs the body takes it with [`collect`](Request::collect) or
@@ -194,11 +183,4 @@ impl<'a> Request<'a> {
     }
 }
 
-impl std::fmt::Debug for Request<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Request")
-            .field("method", &self.method().as_str())
-            .field("target", &self.head.target())
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Request<'_>, this => method: this.method().as_str(), target: this.head.target());

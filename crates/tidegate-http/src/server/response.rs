@@ -305,10 +305,4 @@ impl<'a> Response<'a> {
     }
 }
 
-impl std::fmt::Debug for Response<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Response")
-            .field("status", &self.parts.head.status_code())
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Response<'_>, this => status: this.parts.head.status_code());

@@ -369,11 +369,4 @@ impl<P: ChannelPlacement> HttpServerBuilder<P> {
     }
 }
 
-impl<P: ChannelPlacement> std::fmt::Debug for HttpServerBuilder<P> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpServerBuilder")
-            .field("limits", &self.limits)
-            .field("front", &self.front.len())
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!([P: ChannelPlacement] HttpServerBuilder<P>, this => limits: this.limits);
