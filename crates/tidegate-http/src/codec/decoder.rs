@@ -5,12 +5,13 @@
 //! costs linear work, however it is split. The scan also decides what a head that the parser does
 //! not accept is: incomplete, or refused.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::body::{BodyDecoder, BodyEvent, BodyStep};
 use super::chars::is_token;
 use super::framing::BodyFraming;
-use super::head::{Expected, HeadTable, RequestHead, ResponseHead, Scan};
+use super::head::{Expected, HeadTable, OfRequest, OfResponse, RequestHead, ResponseHead, Scan};
 use super::limits::{BodyLimits, HeadLimits};
 use super::method::Method;
 use super::probe;
@@ -21,7 +22,7 @@ const LONGEST_METHOD: usize = 64;
 
 /// Decodes the requests of one connection, for a server.
 ///
-/// It holds no received bytes. [`head`](Self::head) and [`body`](Self::body) take turns: after a
+/// It holds no received bytes. [`head`](Decoder::head) and [`body`](Decoder::body) take turns: after a
 /// head whose body is not empty, `body` is called until it returns [`BodyEvent::End`].
 ///
 /// A refusal is final: after it, every call returns the same reason and looks at no byte.
@@ -44,153 +45,7 @@ const LONGEST_METHOD: usize = 64;
 /// assert_eq!(after.unwrap_err(), RefusalReason::SpaceBeforeColon);
 /// # Ok::<(), RefusalReason>(())
 /// ```
-#[derive(Debug, Clone)]
-pub struct RequestDecoder {
-    connection: Connection,
-}
-
-impl RequestDecoder {
-    /// Creates the decoder of a new connection.
-    #[must_use]
-    pub const fn new(head: HeadLimits, body: BodyLimits) -> Self {
-        Self {
-            connection: Connection::new(head, body),
-        }
-    }
-
-    /// Returns the head at the start of `input`, or `None` if it is not complete.
-    ///
-    /// `input` starts with the first byte of the head, also if the head is not complete in the
-    /// first call: then the next `input` has the same bytes and further ones. The bytes of a
-    /// returned head are consumed, and so many bytes must be dropped.
-    ///
-    /// Returns `None` also while the body of the previous message has not ended.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the message is refused.
-    #[inline]
-    pub fn head<'a>(
-        &mut self,
-        input: &'a [u8],
-        table: &'a mut HeadTable,
-    ) -> Result<Option<RequestHead<'a>>, RefusalReason> {
-        let connection = &mut self.connection;
-        if !connection.find(input, table, Expected::Request, RequestHead::parse)? {
-            return Ok(None);
-        }
-        let head = RequestHead::of(input, table);
-        connection.begin_body(head.framing());
-        Ok(Some(head))
-    }
-
-    /// Returns the length of an empty line at the start of `input`, or zero if there is none that may be
-    /// ignored. So many bytes must be dropped before [`head`](Self::head) is called.
-    ///
-    /// A server should ignore an empty line before a request line (RFC 9112, section 2.2). One is
-    /// ignored before each, and `head` refuses a further one.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tidegate_http::codec::{BodyLimits, HeadLimits, RequestDecoder};
-    ///
-    /// let mut decoder = RequestDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
-    /// assert_eq!(decoder.skip_empty_line(b"\r\nGET / HTTP/1.1\r\n"), 2);
-    /// assert_eq!(decoder.skip_empty_line(b"\r\nGET / HTTP/1.1\r\n"), 0);
-    /// ```
-    #[inline]
-    pub fn skip_empty_line(&mut self, input: &[u8]) -> usize {
-        match (&mut self.connection.state, input) {
-            (State::Head(scan), [b'\r', ..]) => scan.skip_empty_line(input),
-            _ => 0,
-        }
-    }
-
-    /// Takes the last head back: its bytes are not consumed, and the next call of [`head`](Self::head)
-    /// returns it again.
-    pub(crate) fn put_back(&mut self) {
-        self.connection.put_back();
-    }
-
-    /// Returns the head that [`head`](Self::head) has just refused for `reason`, with the same `input`
-    /// and `table`, if the reason is none that makes its parts unclear.
-    pub(crate) fn refused_head<'a>(
-        reason: RefusalReason,
-        input: &'a [u8],
-        table: &'a HeadTable,
-    ) -> Option<RequestHead<'a>> {
-        (reason == RefusalReason::ExpectationFailed).then(|| RequestHead::of(input, table))
-    }
-
-    /// Returns the method with which a head begins that is refused, whatever follows it.
-    pub(crate) fn refused_method(input: &[u8]) -> Option<Method<'_>> {
-        let start = &input[..input.len().min(LONGEST_METHOD + 1)];
-        let end = start.iter().position(|byte| *byte == b' ')?;
-        let name = Some(&start[..end]).filter(|name| is_token(name))?;
-        std::str::from_utf8(name).ok().map(Method::from)
-    }
-
-    /// Decodes the body of the last head up to the next event.
-    ///
-    /// `input` starts with the first byte that has not been consumed. After
-    /// [`BodyEvent::End`], the next message begins. Without a body, the event is `End` at once.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the message is refused.
-    pub fn body(&mut self, input: &[u8]) -> Result<BodyStep, RefusalReason> {
-        self.connection.body(input)
-    }
-
-    /// Decodes the next part of data and returns it with the number of bytes that it uses up, if it is in
-    /// a chunk and has at most `most` bytes. Otherwise nothing is decoded. For readers that join small
-    /// chunks.
-    pub(crate) fn small_chunk(
-        &mut self,
-        input: &[u8],
-        most: usize,
-    ) -> Option<(usize, Range<usize>)> {
-        self.connection.small_chunk(input, most)
-    }
-
-    /// Returns `true` if the body of the last head has not ended.
-    #[inline]
-    #[must_use]
-    pub fn in_body(&self) -> bool {
-        self.connection.in_body()
-    }
-
-    /// Returns how many bytes of the current body are missing, if its length is known.
-    pub(crate) fn missing(&self) -> Option<u64> {
-        match &self.connection.state {
-            State::Body(body) => body.missing(),
-            State::Head(_) | State::Tunnel | State::Refused(_) => None,
-        }
-    }
-
-    /// Refuses the current message for a reason that the caller found, such as a timeout.
-    ///
-    /// The first reason stays.
-    pub fn refuse(&mut self, reason: RefusalReason) {
-        self.connection.refuse(reason);
-    }
-
-    /// Returns the reason why a message was refused.
-    #[must_use]
-    pub fn refusal(&self) -> Option<RefusalReason> {
-        self.connection.refusal()
-    }
-
-    /// Ends the input: the peer closed its side of the connection.
-    ///
-    /// # Errors
-    ///
-    /// [`RefusalReason::UnexpectedEnd`] if a message is not complete, or the earlier refusal.
-    pub fn end_of_input(&mut self) -> Result<(), RefusalReason> {
-        self.connection.end_of_input()
-    }
-}
+pub type RequestDecoder = Decoder<OfRequest>;
 
 /// Decodes the responses of one connection, for a client.
 ///
@@ -211,87 +66,15 @@ impl RequestDecoder {
 /// decoder.end_of_input()?; // the end of the body
 /// # Ok::<(), tidegate_http::codec::RefusalReason>(())
 /// ```
+pub type ResponseDecoder = Decoder<OfResponse>;
+
+/// Decodes one direction of a connection: a [`RequestDecoder`] or a [`ResponseDecoder`].
 #[derive(Debug, Clone)]
-pub struct ResponseDecoder {
-    connection: Connection,
-}
-
-impl ResponseDecoder {
-    /// Creates the decoder of a new connection.
-    #[must_use]
-    pub const fn new(head: HeadLimits, body: BodyLimits) -> Self {
-        Self {
-            connection: Connection::new(head, body),
-        }
-    }
-
-    /// Returns the head at the start of `input`, or `None` if it is not complete; see
-    /// [`RequestDecoder::head`]. The response is the one to a request with the method `to`.
-    ///
-    /// After an interim response (status 1xx), the next head is the next response to the same
-    /// request.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the message is refused.
-    pub fn head<'a>(
-        &mut self,
-        input: &'a [u8],
-        table: &'a mut HeadTable,
-        to: Method<'_>,
-    ) -> Result<Option<ResponseHead<'a>>, RefusalReason> {
-        let connection = &mut self.connection;
-        if !connection.find(input, table, Expected::Response, ResponseHead::parse)? {
-            return Ok(None);
-        }
-        let head = ResponseHead::of(input, table);
-        connection.begin_body(head.framing(to));
-        Ok(Some(head))
-    }
-
-    /// Decodes the body of the last head up to the next event; see [`RequestDecoder::body`].
-    ///
-    /// # Errors
-    ///
-    /// The reason why the message is refused.
-    pub fn body(&mut self, input: &[u8]) -> Result<BodyStep, RefusalReason> {
-        self.connection.body(input)
-    }
-
-    /// Decodes the next part of data and returns it with the number of bytes that it uses up, if it is in
-    /// a chunk and has at most `most` bytes. Otherwise nothing is decoded. For readers that join small
-    /// chunks.
-    pub(crate) fn small_chunk(
-        &mut self,
-        input: &[u8],
-        most: usize,
-    ) -> Option<(usize, Range<usize>)> {
-        self.connection.small_chunk(input, most)
-    }
-
-    /// Returns `true` if the body of the last head has not ended.
-    #[must_use]
-    pub fn in_body(&self) -> bool {
-        self.connection.in_body()
-    }
-
-    /// Ends the input: the peer closed its side of the connection. A body until close is complete
-    /// then.
-    ///
-    /// # Errors
-    ///
-    /// [`RefusalReason::UnexpectedEnd`] if a message is not complete, or the earlier refusal.
-    pub fn end_of_input(&mut self) -> Result<(), RefusalReason> {
-        self.connection.end_of_input()
-    }
-}
-
-/// The state of one direction of a connection.
-#[derive(Debug, Clone)]
-struct Connection {
+pub struct Decoder<K> {
     head_limits: HeadLimits,
     body_limits: BodyLimits,
     state: State,
+    kind: PhantomData<K>,
 }
 
 #[derive(Debug, Clone)]
@@ -306,12 +89,108 @@ enum State {
 /// Parses a head into a table.
 type Parse = fn(&[u8], &HeadLimits, &mut HeadTable) -> Result<(), RefusalReason>;
 
-impl Connection {
-    const fn new(head_limits: HeadLimits, body_limits: BodyLimits) -> Self {
+impl Decoder<OfRequest> {
+    /// Returns the head at the start of `input`, or `None` if it is not complete.
+    ///
+    /// `input` starts with the first byte of the head, also if the head is not complete in the
+    /// first call: then the next `input` has the same bytes and further ones. The bytes of a
+    /// returned head are consumed, and so many bytes must be dropped.
+    ///
+    /// Returns `None` also while the body of the previous message has not ended.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the message is refused.
+    #[inline]
+    pub fn head<'a>(
+        &mut self,
+        input: &'a [u8],
+        table: &'a mut HeadTable,
+    ) -> Result<Option<RequestHead<'a>>, RefusalReason> {
+        if !self.find(input, table, Expected::Request, RequestHead::parse)? {
+            return Ok(None);
+        }
+        let head = RequestHead::of(input, table);
+        self.begin_body(head.framing());
+        Ok(Some(head))
+    }
+
+    /// Returns the length of an empty line at the start of `input`, or zero if there is none that may be
+    /// ignored. So many bytes must be dropped before [`head`](Self::head) is called.
+    ///
+    /// A server should ignore an empty line before a request line (RFC 9112, section 2.2). One is
+    /// ignored before each, and `head` refuses a further one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_http::codec::{BodyLimits, HeadLimits, RequestDecoder};
+    ///
+    /// let mut decoder = RequestDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
+    /// assert_eq!(decoder.skip_empty_line(b"\r\nGET / HTTP/1.1\r\n"), 2);
+    /// assert_eq!(decoder.skip_empty_line(b"\r\nGET / HTTP/1.1\r\n"), 0);
+    /// ```
+    #[inline]
+    pub fn skip_empty_line(&mut self, input: &[u8]) -> usize {
+        match (&mut self.state, input) {
+            (State::Head(scan), [b'\r', ..]) => scan.skip_empty_line(input),
+            _ => 0,
+        }
+    }
+
+    /// Returns the head that [`head`](Self::head) has just refused for `reason`, with the same `input`
+    /// and `table`, if the reason is none that makes its parts unclear.
+    pub(crate) fn refused_head<'a>(
+        reason: RefusalReason,
+        input: &'a [u8],
+        table: &'a HeadTable,
+    ) -> Option<RequestHead<'a>> {
+        (reason == RefusalReason::ExpectationFailed).then(|| RequestHead::of(input, table))
+    }
+
+    /// Returns the method with which a head begins that is refused, whatever follows it.
+    pub(crate) fn refused_method(input: &[u8]) -> Option<Method<'_>> {
+        let start = &input[..input.len().min(LONGEST_METHOD + 1)];
+        let end = start.iter().position(|byte| *byte == b' ')?;
+        let name = Some(&start[..end]).filter(|name| is_token(name))?;
+        std::str::from_utf8(name).ok().map(Method::from)
+    }
+}
+
+impl Decoder<OfResponse> {
+    /// Returns the head at the start of `input`, or `None` if it is not complete; see
+    /// [`RequestDecoder`]. The response is the one to a request with the method `to`.
+    ///
+    /// After an interim response (status 1xx), the next head is the next response to the same
+    /// request.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the message is refused.
+    pub fn head<'a>(
+        &mut self,
+        input: &'a [u8],
+        table: &'a mut HeadTable,
+        to: Method<'_>,
+    ) -> Result<Option<ResponseHead<'a>>, RefusalReason> {
+        if !self.find(input, table, Expected::Response, ResponseHead::parse)? {
+            return Ok(None);
+        }
+        let head = ResponseHead::of(input, table);
+        self.begin_body(head.framing(to));
+        Ok(Some(head))
+    }
+}
+
+impl<K> Decoder<K> {
+    /// Creates the decoder of a new connection.
+    #[must_use]
+    pub const fn new(head: HeadLimits, body: BodyLimits) -> Self {
         Self {
-            head_limits,
-            body_limits,
+            head_limits: head,
+            body_limits: body,
             state: State::Head(Scan::new()),
+            kind: PhantomData,
         }
     }
 
@@ -376,11 +255,20 @@ impl Connection {
         }
     }
 
-    fn put_back(&mut self) {
+    /// Takes the last head back: its bytes are not consumed, and the next call of `head` returns it again.
+    pub(crate) fn put_back(&mut self) {
         self.state = State::Head(Scan::new());
     }
 
-    fn body(&mut self, input: &[u8]) -> Result<BodyStep, RefusalReason> {
+    /// Decodes the body of the last head up to the next event.
+    ///
+    /// `input` starts with the first byte that has not been consumed. After
+    /// [`BodyEvent::End`], the next message begins. Without a body, the event is `End` at once.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the message is refused.
+    pub fn body(&mut self, input: &[u8]) -> Result<BodyStep, RefusalReason> {
         let step = match &mut self.state {
             State::Body(body) => body.decode(input, &self.body_limits),
             State::Refused(reason) => return Err(*reason),
@@ -399,32 +287,59 @@ impl Connection {
         step
     }
 
-    fn small_chunk(&mut self, input: &[u8], most: usize) -> Option<(usize, Range<usize>)> {
+    /// Decodes the next part of data and returns it with the number of bytes that it uses up, if it is in
+    /// a chunk and has at most `most` bytes. Otherwise nothing is decoded. For readers that join small
+    /// chunks.
+    pub(crate) fn small_chunk(
+        &mut self,
+        input: &[u8],
+        most: usize,
+    ) -> Option<(usize, Range<usize>)> {
         match &mut self.state {
             State::Body(body) => body.small_chunk(input, &self.body_limits, most),
             State::Head(_) | State::Tunnel | State::Refused(_) => None,
         }
     }
 
+    /// Returns `true` if the body of the last head has not ended.
     #[inline]
-    fn in_body(&self) -> bool {
+    #[must_use]
+    pub fn in_body(&self) -> bool {
         matches!(self.state, State::Body(_))
     }
 
-    fn refuse(&mut self, reason: RefusalReason) {
+    /// Returns how many bytes of the current body are missing, if its length is known.
+    pub(crate) fn missing(&self) -> Option<u64> {
+        match &self.state {
+            State::Body(body) => body.missing(),
+            State::Head(_) | State::Tunnel | State::Refused(_) => None,
+        }
+    }
+
+    /// Refuses the current message for a reason that the caller found, such as a timeout.
+    ///
+    /// The first reason stays.
+    pub fn refuse(&mut self, reason: RefusalReason) {
         if self.refusal().is_none() {
             self.state = State::Refused(reason);
         }
     }
 
-    fn refusal(&self) -> Option<RefusalReason> {
+    /// Returns the reason why a message was refused.
+    #[must_use]
+    pub fn refusal(&self) -> Option<RefusalReason> {
         match &self.state {
             State::Refused(reason) => Some(*reason),
             _ => None,
         }
     }
 
-    fn end_of_input(&mut self) -> Result<(), RefusalReason> {
+    /// Ends the input: the peer closed its side of the connection. A body until close is complete then.
+    ///
+    /// # Errors
+    ///
+    /// [`RefusalReason::UnexpectedEnd`] if a message is not complete, or the earlier refusal.
+    pub fn end_of_input(&mut self) -> Result<(), RefusalReason> {
         let complete = match &self.state {
             State::Head(scan) => !scan.has_begun(),
             State::Body(body) => body.ends_with_input(),

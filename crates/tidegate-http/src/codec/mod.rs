@@ -63,11 +63,12 @@ mod refusal;
 mod version;
 
 pub use self::body::{BodyEvent, BodyStep, Trailers};
-pub use self::decoder::{RequestDecoder, ResponseDecoder};
+pub use self::decoder::{Decoder, RequestDecoder, ResponseDecoder};
 pub use self::encode::{BodyEncoder, EncodeError, FieldLines, HttpDate};
 pub use self::framing::BodyFraming;
 pub use self::head::{
-    Field, Fields, HeadTable, OwnedRequestHead, RequestHead, ResponseHead, TargetForm,
+    Field, Fields, Head, HeadTable, OfRequest, OfResponse, OwnedHead, OwnedRequestHead,
+    RequestHead, ResponseHead, TargetForm,
 };
 pub use self::known::KnownField;
 pub use self::limits::{BodyLimits, HeadLimits, MAX_FIELDS};

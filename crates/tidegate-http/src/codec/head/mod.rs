@@ -9,10 +9,10 @@
 //! | `authority` | hosts and ports |
 //! | `target` | the forms of a request target |
 //! | `connection` | the options of `Connection` |
-//! | `request`, `response` | the start lines, the checks that need several fields, the views |
 //! | `hop_by_hop` | the fields that belong to one connection |
-//! | `patch`, `forward`, `owned` | the patchable copies; those that a proxy passes on |
-//! | `spare_copy` | the memory of copies |
+//! | `patch`, `spare_copy`, `forward` | the patchable copies, and their memory; those that a proxy passes on |
+//! | `view`, `owned` | [`Head`], the view, and [`OwnedHead`], the copy, of either kind |
+//! | `request`, `response` | the start lines, the checks that need several fields |
 
 mod authority;
 mod connection;
@@ -28,13 +28,15 @@ mod scan;
 mod spare_copy;
 mod table;
 mod target;
+mod view;
 
 pub use self::fields::{Field, Fields};
-pub use self::owned::OwnedRequestHead;
+pub use self::owned::{OwnedHead, OwnedRequestHead};
 pub use self::request::RequestHead;
 pub use self::response::ResponseHead;
 pub use self::table::HeadTable;
 pub use self::target::TargetForm;
+pub use self::view::{Head, OfRequest, OfResponse};
 
 pub(crate) use self::owned::OwnedResponseHead;
 

@@ -1,5 +1,6 @@
 //! Copies of heads, which can be kept and changed: what a proxy forwards.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes};
@@ -8,11 +9,10 @@ use crate::codec::chars;
 use crate::codec::encode::{EncodeError, FieldLines};
 
 use super::patch::Patchable;
-use super::request::RequestHead;
-use super::response::ResponseHead;
 use super::spare_copy::CopyBox;
-use super::table::{Info, Span, slice};
+use super::table::slice;
 use super::target;
+use super::view::{Head, OfRequest, OfResponse};
 
 /// A copy of a request head that can be kept and changed.
 ///
@@ -37,19 +37,22 @@ use super::target;
 /// assert_eq!(out, b"GET /a HTTP/1.1\r\nhost: back:8080\r\nVia: 1.1 front\r\n\r\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+pub type OwnedRequestHead = OwnedHead<OfRequest>;
+
+/// A copy of a response head that can be kept.
+pub(crate) type OwnedResponseHead = OwnedHead<OfResponse>;
+
+/// A copy of a head: an [`OwnedRequestHead`], or that of a response.
 #[derive(Debug, Clone)]
-pub struct OwnedRequestHead {
+pub struct OwnedHead<K> {
     head: CopyBox,
+    kind: PhantomData<K>,
 }
 
-impl OwnedRequestHead {
-    pub(super) fn new(bytes: &[u8], spans: &[Span], info: &Info) -> Self {
-        let head = CopyBox::of(bytes, spans, info);
-        Self { head }
-    }
-
-    pub(super) fn of(head: CopyBox) -> Self {
-        Self { head }
+impl<K> OwnedHead<K> {
+    pub(super) fn new(head: CopyBox) -> Self {
+        let kind = PhantomData;
+        Self { head, kind }
     }
 
     /// Returns a view of the head.
@@ -57,13 +60,15 @@ impl OwnedRequestHead {
     /// Its target and fields are the changed ones. Its bytes and length, and what it says about the
     /// connection, are those of the received head.
     #[must_use]
-    pub fn as_head(&self) -> RequestHead<'_> {
+    pub fn as_head(&self) -> Head<'_, K> {
         let Patchable {
             bytes, spans, info, ..
         } = &*self.head;
-        RequestHead::new(bytes, spans, info)
+        Head::new(bytes, spans, info)
     }
+}
 
+impl OwnedHead<OfRequest> {
     /// Removes all fields with this name, in any case, and returns their number.
     ///
     /// The fields of the framing are not removed.
@@ -152,26 +157,5 @@ impl OwnedRequestHead {
         let method = slice(bytes, (0, info.method_end));
         let target = slice(bytes, info.text);
         [method, b" ", target, b" HTTP/1.1\r\n"]
-    }
-}
-
-/// A copy of a response head that can be kept.
-#[derive(Debug, Clone)]
-pub(crate) struct OwnedResponseHead {
-    head: CopyBox,
-}
-
-impl OwnedResponseHead {
-    pub(super) fn new(bytes: &[u8], spans: &[Span], info: &Info) -> Self {
-        let head = CopyBox::of(bytes, spans, info);
-        Self { head }
-    }
-
-    /// Returns a view of the head.
-    pub(crate) fn as_head(&self) -> ResponseHead<'_> {
-        let Patchable {
-            bytes, spans, info, ..
-        } = &*self.head;
-        ResponseHead::new(bytes, spans, info)
     }
 }

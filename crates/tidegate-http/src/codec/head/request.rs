@@ -1,7 +1,5 @@
 //! The head of a request: its parser and its view.
 
-use std::fmt;
-
 use crate::codec::chars::{self, PATH, QUERY, TOKEN};
 use crate::codec::encode::EncodeError;
 use crate::codec::framing::{self, BodyFraming};
@@ -12,14 +10,14 @@ use crate::codec::refusal::RefusalReason;
 use crate::codec::version::Version;
 
 use super::authority::Authority;
-use super::connection::{self, UPGRADE};
-use super::fields::{Field, Fields};
+use super::connection;
+use super::fields::Fields;
 use super::forward;
-use super::hop_by_hop::HopByHop;
 use super::lines::bad_line_end;
 use super::owned::OwnedRequestHead;
 use super::table::{HeadTable, Info, Span, slice};
 use super::target::{self, TargetForm};
+use super::view::{Head, OfRequest};
 
 /// The head of a request, borrowed from the received bytes.
 ///
@@ -45,13 +43,9 @@ use super::target::{self, TargetForm};
 /// assert_eq!(&received[head.len()..], b"xyz");
 /// # Ok::<(), tidegate_http::codec::RefusalReason>(())
 /// ```
-#[derive(Clone, Copy)]
-pub struct RequestHead<'a> {
-    fields: Fields<'a>,
-    info: &'a Info,
-}
+pub type RequestHead<'a> = Head<'a, OfRequest>;
 
-impl<'a> RequestHead<'a> {
+impl<'a> Head<'a, OfRequest> {
     /// Parses the head at the start of `input` into `table`.
     ///
     /// If `input` contains no complete head, the result is an error that means nothing.
@@ -62,32 +56,6 @@ impl<'a> RequestHead<'a> {
         table: &mut HeadTable,
     ) -> Result<(), RefusalReason> {
         table.parse(input, limits, request_line, check)
-    }
-
-    /// Returns the head at the start of `input`, which was parsed into `table`.
-    #[inline]
-    pub(in crate::codec) fn of(input: &'a [u8], table: &'a HeadTable) -> Self {
-        let bytes = &input[..usize::from(table.info.len)];
-        Self::new(bytes, table.spans(), &table.info)
-    }
-
-    pub(super) fn new(bytes: &'a [u8], spans: &'a [Span], info: &'a Info) -> Self {
-        let fields = Fields { bytes, spans };
-        Self { fields, info }
-    }
-
-    /// Returns the number of received bytes that the head takes.
-    #[inline]
-    #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "no head is empty")]
-    pub fn len(&self) -> usize {
-        usize::from(self.info.len)
-    }
-
-    /// Returns the received bytes of the head, with the empty line at its end.
-    #[must_use]
-    pub fn as_bytes(&self) -> &'a [u8] {
-        &self.fields.bytes[..self.len()]
     }
 
     /// Returns the method.
@@ -163,57 +131,11 @@ impl<'a> RequestHead<'a> {
         Some(chars::ascii(text))
     }
 
-    /// Returns the version.
-    #[inline]
-    #[must_use]
-    pub fn version(&self) -> Version {
-        self.info.version
-    }
-
-    /// Returns the fields, in their original order and spelling.
-    #[inline]
-    #[must_use]
-    pub fn fields(&self) -> Fields<'a> {
-        self.fields
-    }
-
-    /// Returns the fields that a proxy passes on: all but `Connection`, the fields that it names,
-    /// `Keep-Alive`, `Proxy-Connection`, `TE` and `Upgrade`, which belong to one connection. `Host` and
-    /// the fields of the framing are passed on, even if `Connection` names them.
-    pub fn end_to_end(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
-        HopByHop::without(self.fields, self.info)
-    }
-
-    /// Returns the value of the first field with this name, in any case.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
-        self.fields.get(name)
-    }
-
-    /// Returns the values of all fields with this name, in any case.
-    pub fn get_all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
-        self.fields.get_all(name)
-    }
-
-    /// Returns the value of the first field of this kind, without a search.
-    #[inline]
-    #[must_use]
-    pub fn known(&self, field: KnownField) -> Option<&'a [u8]> {
-        self.info.known(field, self.fields.bytes, self.fields.spans)
-    }
-
     /// Returns where the body ends.
     #[inline]
     #[must_use]
     pub fn framing(&self) -> BodyFraming {
         self.info.framing
-    }
-
-    /// Returns `true` if the client wants to use the connection for further requests.
-    #[inline]
-    #[must_use]
-    pub fn keep_alive(&self) -> bool {
-        connection::keeps_alive(self.info.version, self.info.options)
     }
 
     /// Returns `true` if the client waits for `100 Continue` before it sends the body.
@@ -223,23 +145,7 @@ impl<'a> RequestHead<'a> {
         self.info.expects_continue && !self.info.framing.is_empty()
     }
 
-    /// Returns the protocols to which the client wants to change, if it asks for that.
-    #[inline]
-    #[must_use]
-    pub fn upgrade(&self) -> Option<&'a [u8]> {
-        if self.info.options & UPGRADE == 0 || self.info.version != Version::Http11 {
-            return None;
-        }
-        self.known(KnownField::Upgrade)
-    }
-
-    /// Copies the head, so that it can be kept and changed.
-    #[must_use]
-    pub fn to_owned(&self) -> OwnedRequestHead {
-        OwnedRequestHead::new(self.fields.bytes, self.fields.spans, self.info)
-    }
-
-    /// Copies the head with the fields that are [passed on](Self::end_to_end), without those whose name
+    /// Copies the head with the fields that are [passed on](Head::end_to_end), without those whose name
     /// is unwanted. Fields that the parser [locates](KnownField) are always wanted.
     ///
     /// This is faster than to copy the head and to remove them.
@@ -252,7 +158,7 @@ impl<'a> RequestHead<'a> {
         &self,
         is_unwanted: impl FnMut(&[u8]) -> bool,
     ) -> Result<OwnedRequestHead, EncodeError> {
-        forward::copy(self.fields, self.info, is_unwanted).map(OwnedRequestHead::of)
+        forward::copy(self.fields, self.info, is_unwanted).map(OwnedRequestHead::new)
     }
 
     /// Returns the path of a target that does not have the origin form.
@@ -269,18 +175,6 @@ impl<'a> RequestHead<'a> {
             }
             TargetForm::Origin | TargetForm::Asterisk => target::path(target),
         }
-    }
-}
-
-impl fmt::Debug for RequestHead<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestHead")
-            .field("method", &self.method())
-            .field("target", &self.target())
-            .field("version", &self.version())
-            .field("fields", &self.fields())
-            .field("framing", &self.framing())
-            .finish()
     }
 }
 

@@ -1,7 +1,5 @@
 //! The head of a response: its parser and its view.
 
-use std::fmt;
-
 use crate::codec::chars;
 use crate::codec::framing::{self, BodyFraming};
 use crate::codec::known::KnownField;
@@ -10,13 +8,10 @@ use crate::codec::method::Method;
 use crate::codec::refusal::RefusalReason;
 use crate::codec::version::Version;
 
-use super::connection::{self, UPGRADE};
-use super::fields::{Field, Fields};
-use super::hop_by_hop::HopByHop;
 use super::lines::bad_line_end;
-use super::owned::OwnedResponseHead;
 use super::request::{check_repeated, connection_options};
-use super::table::{HeadTable, Info, Span, slice};
+use super::table::{HeadTable, Info, slice};
+use super::view::{Head, OfResponse};
 
 /// The head of a response, borrowed from the received bytes.
 ///
@@ -37,13 +32,9 @@ use super::table::{HeadTable, Info, Span, slice};
 /// assert_eq!(head.framing(Method::Head), BodyFraming::Empty);
 /// # Ok::<(), tidegate_http::codec::RefusalReason>(())
 /// ```
-#[derive(Clone, Copy)]
-pub struct ResponseHead<'a> {
-    fields: Fields<'a>,
-    info: &'a Info,
-}
+pub type ResponseHead<'a> = Head<'a, OfResponse>;
 
-impl<'a> ResponseHead<'a> {
+impl<'a> Head<'a, OfResponse> {
     /// Parses the head at the start of `input` into `table`.
     ///
     /// If `input` contains no complete head, the result is an error that means nothing.
@@ -53,32 +44,6 @@ impl<'a> ResponseHead<'a> {
         table: &mut HeadTable,
     ) -> Result<(), RefusalReason> {
         table.parse(input, limits, status_line, check)
-    }
-
-    /// Returns the head at the start of `input`, which was parsed into `table`.
-    #[inline]
-    pub(in crate::codec) fn of(input: &'a [u8], table: &'a HeadTable) -> Self {
-        let bytes = &input[..usize::from(table.info.len)];
-        Self::new(bytes, table.spans(), &table.info)
-    }
-
-    pub(super) fn new(bytes: &'a [u8], spans: &'a [Span], info: &'a Info) -> Self {
-        let fields = Fields { bytes, spans };
-        Self { fields, info }
-    }
-
-    /// Returns the number of received bytes that the head takes.
-    #[inline]
-    #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "no head is empty")]
-    pub fn len(&self) -> usize {
-        usize::from(self.info.len)
-    }
-
-    /// Returns the received bytes of the head, with the empty line at its end.
-    #[must_use]
-    pub fn as_bytes(&self) -> &'a [u8] {
-        &self.fields.bytes[..self.len()]
     }
 
     /// Returns the status, from 100 to 999.
@@ -94,74 +59,10 @@ impl<'a> ResponseHead<'a> {
         slice(self.fields.bytes, self.info.text)
     }
 
-    /// Returns the version.
-    #[must_use]
-    pub fn version(&self) -> Version {
-        self.info.version
-    }
-
-    /// Returns the fields, in their original order and spelling.
-    #[must_use]
-    pub fn fields(&self) -> Fields<'a> {
-        self.fields
-    }
-
-    /// Returns the fields that a proxy passes on: all but `Connection`, the fields that it names,
-    /// `Keep-Alive`, `Proxy-Connection`, `TE` and `Upgrade`, which belong to one connection. `Host` and
-    /// the fields of the framing are passed on, even if `Connection` names them.
-    pub fn end_to_end(&self) -> impl Iterator<Item = Field<'a>> + use<'a> {
-        HopByHop::without(self.fields, self.info)
-    }
-
-    /// Returns the value of the first field with this name, in any case.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
-        self.fields.get(name)
-    }
-
-    /// Returns the values of all fields with this name, in any case.
-    pub fn get_all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
-        self.fields.get_all(name)
-    }
-
-    /// Returns the value of the first field of this kind, without a search.
-    #[must_use]
-    pub fn known(&self, field: KnownField) -> Option<&'a [u8]> {
-        self.info.known(field, self.fields.bytes, self.fields.spans)
-    }
-
     /// Returns where the body ends, if this is the response to a request with the method `to`.
     #[must_use]
     pub fn framing(&self, to: Method<'_>) -> BodyFraming {
         BodyFraming::of_response(self.info.status, to, self.info.framing)
-    }
-
-    /// Returns `true` if the server keeps the connection open after a body whose end is known.
-    #[must_use]
-    pub fn keep_alive(&self) -> bool {
-        connection::keeps_alive(self.info.version, self.info.options)
-    }
-
-    /// Returns the protocols to which the server changes or could change.
-    #[must_use]
-    pub fn upgrade(&self) -> Option<&'a [u8]> {
-        let asked = self.info.options & UPGRADE != 0 && self.info.version == Version::Http11;
-        self.known(KnownField::Upgrade).filter(|_| asked)
-    }
-
-    /// Copies the head, so that it can be kept.
-    pub(crate) fn to_owned(self) -> OwnedResponseHead {
-        OwnedResponseHead::new(self.fields.bytes, self.fields.spans, self.info)
-    }
-}
-
-impl fmt::Debug for ResponseHead<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseHead")
-            .field("status", &self.status())
-            .field("version", &self.version())
-            .field("fields", &self.fields())
-            .finish()
     }
 }
 
