@@ -15,7 +15,6 @@
 //! timed out at the deadline, and overstays.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -181,13 +180,7 @@ fn pass<B: Body>(
     }
 }
 
-impl<B> fmt::Debug for CommandBody<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommandBody")
-            .field("is_held", &self.call.is_some())
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!([B] CommandBody<B>, this => is_held: this.call.is_some());
 
 impl<B> Default for CommandBody<B> {
     /// Returns an empty body.

@@ -3,8 +3,9 @@
 use tidegate_isolate::internal::UntypedCommand;
 use tidegate_isolate::{Command, Retry};
 
-use crate::http_service::CommandLayer;
-use crate::plain_service::PlainLayer;
+use crate::classify::{ByResult, ByStatus};
+use crate::http_service::{CommandLayer, Until};
+use crate::plain_service::{Plain, PlainLayer};
 use crate::retry::RetryLayer;
 
 /// Turns a command into layers of tower.
@@ -42,19 +43,18 @@ pub trait CommandExt {
     /// layer of the command, so that each attempt is a call of its own, with its own permit.
     ///
     /// `retry` decides about errors: how often, after which pause, and within which budget. It also
-    /// decides how often and when a call is tried again after a response that is a failure; see
-    /// [`RetryLayer::retry_if`]. Only requests that can be copied are retried; see
-    /// [`RetryLayer::copy_with`].
+    /// decides how often and when a call is tried again after a response that is a failure. Only requests
+    /// whose method is idempotent are retried; see [`RetryLayer`].
     fn retry_layer<E: Send + 'static>(&self, retry: Retry<E>) -> RetryLayer<E>;
 }
 
 impl<T: Send + 'static, X: Send + 'static> CommandExt for Command<T, X> {
     fn layer(&self) -> CommandLayer {
-        CommandLayer::new(UntypedCommand::of(self))
+        CommandLayer::new(UntypedCommand::of(self), ByStatus, Until::Body)
     }
 
     fn plain_layer(&self) -> PlainLayer {
-        PlainLayer::new(UntypedCommand::of(self))
+        PlainLayer::new(UntypedCommand::of(self), ByResult, Plain)
     }
 
     fn retry_layer<E: Send + 'static>(&self, retry: Retry<E>) -> RetryLayer<E> {

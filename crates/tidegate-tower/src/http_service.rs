@@ -1,7 +1,6 @@
 //! The layer for HTTP: a service whose calls are judged by the head of the response and hold their
 //! permit until its body ends.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -50,15 +49,15 @@ use crate::running::Running;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-pub struct CommandLayer<C = ByStatus> {
+pub struct CommandLayer<C = ByStatus, M = Until> {
     pub(crate) command: UntypedCommand,
-    classify: Arc<C>,
-    until: Until,
+    pub(crate) classify: Arc<C>,
+    mode: M,
 }
 
-/// When a call is judged, and how long it holds its permit.
+/// When a call of an HTTP service is judged, and how long it holds its permit.
 #[derive(Clone, Copy, Debug)]
-enum Until {
+pub enum Until {
     /// Both end with the head.
     Head,
     /// The verdict is given with the head, or with the trailers if only they contain it. The permit is
@@ -68,24 +67,22 @@ enum Until {
     End,
 }
 
-impl CommandLayer {
-    pub(crate) fn new(command: UntypedCommand) -> Self {
+impl<C, M> CommandLayer<C, M> {
+    pub(crate) fn new(command: UntypedCommand, classify: C, mode: M) -> Self {
         command.check_set_up();
         Self {
             command,
-            classify: Arc::new(ByStatus),
-            until: Until::Body,
+            classify: Arc::new(classify),
+            mode,
         }
     }
-}
 
-impl<C> CommandLayer<C> {
-    /// Judges results with `classify`, in place of [`ByStatus`]. The closure gets the head of the
-    /// response or the error of the service. It returns a [`Verdict`], or `true` for a success.
+    /// Judges results with `classify`, in place of [`ByStatus`] or [`ByResult`](crate::ByResult). The
+    /// closure gets the head of the response or the error of the service. It returns a [`Verdict`], or `true` for a success.
     ///
     /// An error with the verdict [`Verdict::Ignored`] reaches the caller as
     /// [`Cause::BadRequest`]. If `classify` panics, the call counts as a failure.
-    pub fn classify<R, E, V, F>(self, classify: F) -> CommandLayer<F>
+    pub fn classify<R, E, V, F>(self, classify: F) -> CommandLayer<F, M>
     where
         F: Fn(Result<&R, &E>) -> V,
         V: Into<Verdict>,
@@ -93,14 +90,16 @@ impl<C> CommandLayer<C> {
         CommandLayer {
             command: self.command,
             classify: Arc::new(classify),
-            until: self.until,
+            mode: self.mode,
         }
     }
+}
 
+impl<C> CommandLayer<C> {
     /// Ends the call when the head of the response is there. The permit, the timeout and the verdict
     /// then do not depend on the body. For long streams.
     pub fn until_head(mut self) -> Self {
-        self.until = Until::Head;
+        self.mode = Until::Head;
         self
     }
 
@@ -111,7 +110,7 @@ impl<C> CommandLayer<C> {
     /// Without it, the call is judged when the head of the response is there. A gRPC response whose
     /// head has no status is judged when its trailers arrive.
     pub fn until_end(mut self) -> Self {
-        self.until = Until::End;
+        self.mode = Until::End;
         self
     }
 
@@ -166,8 +165,8 @@ impl<C> CommandLayer<C> {
     }
 }
 
-impl<S, C> Layer<S> for CommandLayer<C> {
-    type Service = CommandService<S, C>;
+impl<S, C, M: Clone> Layer<S> for CommandLayer<C, M> {
+    type Service = CommandService<S, C, M>;
 
     fn layer(&self, inner: S) -> Self::Service {
         CommandService {
@@ -177,24 +176,17 @@ impl<S, C> Layer<S> for CommandLayer<C> {
     }
 }
 
-impl<C> Clone for CommandLayer<C> {
+impl<C, M: Clone> Clone for CommandLayer<C, M> {
     fn clone(&self) -> Self {
         Self {
             command: self.command.clone(),
             classify: Arc::clone(&self.classify),
-            until: self.until,
+            mode: self.mode.clone(),
         }
     }
 }
 
-impl<C> fmt::Debug for CommandLayer<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommandLayer")
-            .field("command", self.command.key())
-            .field("until", &self.until)
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!([C, M] CommandLayer<C, M>, this => command: this.command.key());
 
 /// An HTTP service behind a command. [`CommandLayer`] creates it. Clones share the command.
 ///
@@ -206,9 +198,43 @@ impl<C> fmt::Debug for CommandLayer<C> {
 /// }
 /// # fn _of<S: Clone>(clients: &Clients<S>) -> CommandService<S> { clients.prices.clone() }
 /// ```
-pub struct CommandService<S, C = ByStatus> {
+pub struct CommandService<S, C = ByStatus, M = Until> {
     pub(crate) inner: S,
-    layer: CommandLayer<C>,
+    pub(crate) layer: CommandLayer<C, M>,
+}
+
+impl<S, C, M: Clone> CommandService<S, C, M> {
+    pub(crate) fn poll_inner<Req>(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), CommandError<S::Error>>>
+    where
+        S: Service<Req>,
+    {
+        let ready = ready!(self.inner.poll_ready(context));
+        let failed = |error| CommandError::new(self.layer.command.key(), Cause::Failed(error));
+        Poll::Ready(ready.map_err(failed))
+    }
+
+    pub(crate) fn start<Req>(
+        &mut self,
+        terms: CallTerms,
+        request: Req,
+    ) -> CommandFuture<S::Future, S::Error, C, M>
+    where
+        S: Service<Req>,
+        S::Error: Send + 'static,
+    {
+        let CommandLayer {
+            command,
+            classify,
+            mode,
+        } = &self.layer;
+        CommandFuture {
+            running: Running::start(command, classify, terms, &mut self.inner, request),
+            mode: mode.clone(),
+        }
+    }
 }
 
 impl<S, C, D, B> Service<Request<D>> for CommandService<S, C>
@@ -223,18 +249,11 @@ where
     type Future = CommandFuture<S::Future, S::Error, C>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        let ready = ready!(self.inner.poll_ready(context));
-        let failed = |error| CommandError::new(self.layer.command.key(), Cause::Failed(error));
-        Poll::Ready(ready.map_err(failed))
+        self.poll_inner(context)
     }
 
     fn call(&mut self, request: Request<D>) -> Self::Future {
-        let (terms, layer) = (terms(&request), &self.layer);
-        let (command, classify) = (&layer.command, &layer.classify);
-        CommandFuture {
-            running: Running::start(command, classify, terms, &mut self.inner, request),
-            until: layer.until,
-        }
+        self.start(terms(&request), request)
     }
 }
 
@@ -249,7 +268,7 @@ fn terms<D>(request: &Request<D>) -> CallTerms {
     }
 }
 
-impl<S: Clone, C> Clone for CommandService<S, C> {
+impl<S: Clone, C, M: Clone> Clone for CommandService<S, C, M> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
@@ -258,21 +277,14 @@ impl<S: Clone, C> Clone for CommandService<S, C> {
     }
 }
 
-impl<S: fmt::Debug, C> fmt::Debug for CommandService<S, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommandService")
-            .field("inner", &self.inner)
-            .field("layer", &self.layer)
-            .finish()
-    }
-}
+tidegate_core::debug_fields!([S, C, M] CommandService<S, C, M>, this => layer: this.layer);
 
 pin_project! {
     /// The future of a [`CommandService`].
-    pub struct CommandFuture<F, E, C = ByStatus> {
+    pub struct CommandFuture<F, E, C = ByStatus, M = Until> {
         #[pin]
-        running: Running<F, C, E>,
-        until: Until,
+        pub(crate) running: Running<F, C, E>,
+        mode: M,
     }
 }
 
@@ -288,7 +300,7 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let (response, call) = ready!(this.running.poll_head(context))?;
-        Poll::Ready(with_body::<B, E, C>(response, call, *this.until))
+        Poll::Ready(with_body::<B, E, C>(response, call, *this.mode))
     }
 }
 
@@ -318,8 +330,4 @@ where
     })
 }
 
-impl<F, E, C> fmt::Debug for CommandFuture<F, E, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommandFuture").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!([F, E, C, M] CommandFuture<F, E, C, M>);

@@ -97,13 +97,10 @@ mod running;
 pub use self::body::CommandBody;
 pub use self::classify::{ByResult, ByStatus, Classify};
 pub use self::ext::CommandExt;
-pub use self::http_service::{CommandFuture, CommandLayer, CommandService};
-pub use self::plain_service::{PlainFuture, PlainLayer, PlainService};
+pub use self::http_service::{CommandFuture, CommandLayer, CommandService, Until};
+pub use self::plain_service::{Plain, PlainLayer, PlainService};
 pub use self::respond::{DefaultResponse, Respond, RespondFuture, RespondLayer, RespondService};
-pub use self::retry::{
-    CopyIdempotent, CopyRequest, RetryByStatus, RetryFuture, RetryLayer, RetryResponse,
-    RetryService,
-};
+pub use self::retry::{RetryFuture, RetryLayer, RetryService};
 
 /// An error of any type, as the libraries around tower use it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

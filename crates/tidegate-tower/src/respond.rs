@@ -1,6 +1,5 @@
 //! Rejections as responses: for servers, whose services must not fail because of a limit.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -150,7 +149,6 @@ impl<S, C, R> Layer<S> for RespondLayer<C, R> {
     fn layer(&self, inner: S) -> Self::Service {
         RespondService {
             inner: self.calls.layer(inner),
-            command: self.calls.command.clone(),
             respond: Arc::clone(&self.respond),
         }
     }
@@ -165,13 +163,7 @@ impl<C, R> Clone for RespondLayer<C, R> {
     }
 }
 
-impl<C, R> fmt::Debug for RespondLayer<C, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RespondLayer")
-            .field("calls", &self.calls)
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!([C, R] RespondLayer<C, R>, this => calls: this.calls);
 
 /// An HTTP service behind a command that makes responses of rejections. [`RespondLayer`] creates
 /// it.
@@ -186,7 +178,6 @@ impl<C, R> fmt::Debug for RespondLayer<C, R> {
 /// ```
 pub struct RespondService<S, C = ByStatus, R = DefaultResponse> {
     inner: CommandService<S, C>,
-    command: UntypedCommand,
     respond: Arc<R>,
 }
 
@@ -210,7 +201,7 @@ where
         let is_grpc = grpc::is_grpc(request.headers());
         RespondFuture {
             call: self.inner.call(request),
-            command: self.command.clone(),
+            command: self.inner.layer.command.clone(),
             respond: Arc::clone(&self.respond),
             is_grpc,
         }
@@ -221,19 +212,12 @@ impl<S: Clone, C, R> Clone for RespondService<S, C, R> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
-            command: self.command.clone(),
             respond: Arc::clone(&self.respond),
         }
     }
 }
 
-impl<S: fmt::Debug, C, R> fmt::Debug for RespondService<S, C, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RespondService")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!([S, C, R] RespondService<S, C, R>, this => inner: this.inner);
 
 pin_project! {
     /// The future of a [`RespondService`].
@@ -279,8 +263,4 @@ where
     }
 }
 
-impl<F, E, C, R> fmt::Debug for RespondFuture<F, E, C, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RespondFuture").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!([F, E, C, R] RespondFuture<F, E, C, R>);

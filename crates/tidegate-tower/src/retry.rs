@@ -1,10 +1,8 @@
 //! Retries: a layer around a service behind a command. A [`Retry`] policy decides.
 
-use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -19,94 +17,12 @@ use tower_service::Service;
 
 use crate::classify::{ByStatus, Classify};
 
-/// Copies a request for a later attempt.
-///
-/// A closure that returns an `Option` implements it, such as `reqwest::Request::try_clone`.
-/// [`CopyIdempotent`] is the default.
-///
-/// ```
-/// use tidegate_tower::CopyRequest;
-///
-/// let short = |query: &String| (query.len() < 100).then(|| query.clone());
-/// assert!(short.copy(&"select 1".to_owned()).is_some());
-/// ```
-pub trait CopyRequest<Req> {
-    /// Returns a copy, or `None` if the request must not or cannot be sent again.
-    fn copy(&self, request: &Req) -> Option<Req>;
-}
-
-impl<Req, F: Fn(&Req) -> Option<Req>> CopyRequest<Req> for F {
-    fn copy(&self, request: &Req) -> Option<Req> {
-        self(request)
-    }
-}
-
-/// Copies HTTP requests whose method is idempotent: GET, HEAD, OPTIONS, TRACE, PUT and DELETE. The
-/// body must be cloneable.
-///
-/// ```
-/// use http::Request;
-/// use tidegate_tower::{CopyIdempotent, CopyRequest};
-///
-/// assert!(CopyIdempotent.copy(&Request::get("/").body("")?).is_some());
-/// assert!(CopyIdempotent.copy(&Request::post("/").body("")?).is_none());
-/// # Ok::<(), http::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CopyIdempotent;
-
-impl<B: Clone> CopyRequest<Request<B>> for CopyIdempotent {
-    fn copy(&self, request: &Request<B>) -> Option<Request<B>> {
-        request.method().is_idempotent().then(|| request.clone())
-    }
-}
-
-/// Decides whether a response asks for a retry. Errors are judged by the [`Retry`] policy.
-///
-/// A closure that returns a `bool` implements it. [`RetryByStatus`] is the default.
-///
-/// ```
-/// use std::time::Duration;
-/// use tidegate_tower::RetryResponse;
-///
-/// let is_empty = |rows: &Vec<u32>| rows.is_empty();
-/// assert_eq!(is_empty.retry_after(&vec![]), Some(Duration::ZERO));
-/// assert_eq!(is_empty.retry_after(&vec![7]), None);
-/// ```
-pub trait RetryResponse<R> {
-    /// Returns `None` if the response is final. Otherwise returns the shortest pause before the
-    /// retry.
-    fn retry_after(&self, response: &R) -> Option<Duration>;
-}
-
-impl<R, F: Fn(&R) -> bool> RetryResponse<R> for F {
-    fn retry_after(&self, response: &R) -> Option<Duration> {
-        self(response).then_some(Duration::ZERO)
-    }
-}
-
-/// Retries after HTTP responses that count as a failure, see [`ByStatus`], and after the status 429.
-/// The header `retry-after` is respected if it is a number of seconds.
-///
-/// ```
-/// use std::time::Duration;
-/// use http::Response;
-/// use tidegate_tower::{RetryByStatus, RetryResponse};
-///
-/// let busy = Response::builder().status(503).header("retry-after", "2").body(())?;
-/// assert_eq!(RetryByStatus.retry_after(&busy), Some(Duration::from_secs(2)));
-/// assert_eq!(RetryByStatus.retry_after(&Response::new(())), None);
-/// # Ok::<(), http::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RetryByStatus;
-
-impl<B> RetryResponse<Response<B>> for RetryByStatus {
-    fn retry_after(&self, response: &Response<B>) -> Option<Duration> {
-        let verdict = ByStatus.classify(Ok::<_, &()>(response));
-        let is_busy = response.status() == StatusCode::TOO_MANY_REQUESTS;
-        (is_busy || verdict == Verdict::Failure).then(|| stated_pause(response.headers()))
-    }
+/// Returns the pause before the retry that a response asks for: it counts as a failure, see [`ByStatus`],
+/// or is busy. The header `retry-after` is respected if it is a number of seconds.
+fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+    let verdict = ByStatus.classify(Ok::<_, &()>(response));
+    let is_busy = response.status() == StatusCode::TOO_MANY_REQUESTS;
+    (is_busy || verdict == Verdict::Failure).then(|| stated_pause(response.headers()))
 }
 
 /// Returns the pause that a response asks for.
@@ -119,6 +35,11 @@ fn stated_pause(headers: &HeaderMap) -> Duration {
 }
 
 /// A layer that retries. [`CommandExt::retry_layer`](crate::CommandExt::retry_layer) creates it.
+///
+/// A request is sent again if its method is idempotent: GET, HEAD, OPTIONS, TRACE, PUT and DELETE. Its
+/// body must be cloneable. The [`Retry`] policy judges errors. A response is tried again if it counts as
+/// a failure, see [`ByStatus`], or has the status 429; its header `retry-after` is the shortest pause, if
+/// it is a number of seconds.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -146,56 +67,14 @@ fn stated_pause(headers: &HeaderMap) -> Duration {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-pub struct RetryLayer<E, K = CopyIdempotent, J = RetryByStatus> {
+#[derive(Debug)]
+pub struct RetryLayer<E> {
     command: Command<(), E>,
     retry: Retry<E>,
-    copy: Arc<K>,
-    judge: Arc<J>,
 }
 
-impl<E: Send + 'static> RetryLayer<E> {
-    pub(crate) fn new(command: &UntypedCommand, retry: Retry<E>) -> Self {
-        Self {
-            command: command.typed(),
-            retry,
-            copy: Arc::new(CopyIdempotent),
-            judge: Arc::new(RetryByStatus),
-        }
-    }
-}
-
-impl<E, K, J> RetryLayer<E, K, J> {
-    /// Copies requests with `copy`, in place of [`CopyIdempotent`]. A request for which it returns
-    /// `None` is not retried.
-    pub fn copy_with<Req, F>(self, copy: F) -> RetryLayer<E, F, J>
-    where
-        F: Fn(&Req) -> Option<Req>,
-    {
-        RetryLayer {
-            command: self.command,
-            retry: self.retry,
-            copy: Arc::new(copy),
-            judge: self.judge,
-        }
-    }
-
-    /// Retries after responses for which `is_worth_it` returns `true`, in place of
-    /// [`RetryByStatus`].
-    pub fn retry_if<R, F>(self, is_worth_it: F) -> RetryLayer<E, K, F>
-    where
-        F: Fn(&R) -> bool,
-    {
-        RetryLayer {
-            command: self.command,
-            retry: self.retry,
-            copy: self.copy,
-            judge: Arc::new(is_worth_it),
-        }
-    }
-}
-
-impl<S, E, K, J> Layer<S> for RetryLayer<E, K, J> {
-    type Service = RetryService<S, E, K, J>;
+impl<S, E> Layer<S> for RetryLayer<E> {
+    type Service = RetryService<S, E>;
 
     fn layer(&self, inner: S) -> Self::Service {
         RetryService {
@@ -205,23 +84,12 @@ impl<S, E, K, J> Layer<S> for RetryLayer<E, K, J> {
     }
 }
 
-impl<E, K, J> Clone for RetryLayer<E, K, J> {
+impl<E> Clone for RetryLayer<E> {
     fn clone(&self) -> Self {
         Self {
             command: self.command.clone(),
             retry: self.retry.clone(),
-            copy: Arc::clone(&self.copy),
-            judge: Arc::clone(&self.judge),
         }
-    }
-}
-
-impl<E, K, J> fmt::Debug for RetryLayer<E, K, J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetryLayer")
-            .field("command", &self.command)
-            .field("retry", &self.retry)
-            .finish_non_exhaustive()
     }
 }
 
@@ -237,27 +105,27 @@ impl<E, K, J> fmt::Debug for RetryLayer<E, K, J> {
 /// #     clients.prices.clone()
 /// # }
 /// ```
-pub struct RetryService<S, E, K = CopyIdempotent, J = RetryByStatus> {
+#[derive(Debug)]
+pub struct RetryService<S, E> {
     inner: S,
-    layer: RetryLayer<E, K, J>,
+    layer: RetryLayer<E>,
 }
 
-impl<S, E, K, J, Req> Service<Req> for RetryService<S, E, K, J>
+impl<S, E, D, B> Service<Request<D>> for RetryService<S, E>
 where
-    S: Service<Req, Error = CommandError<E>> + Clone,
+    S: Service<Request<D>, Response = Response<B>, Error = CommandError<E>> + Clone,
     E: Send + 'static,
-    K: CopyRequest<Req>,
-    J: RetryResponse<S::Response>,
+    D: Clone,
 {
     type Response = S::Response;
     type Error = CommandError<E>;
-    type Future = RetryFuture<S, Req, E, K, J>;
+    type Future = RetryFuture<S, D, E>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Req) -> Self::Future {
+    fn call(&mut self, request: Request<D>) -> Self::Future {
         let layer = self.layer.clone();
         // The service that is ready makes the attempts; a clone of it is not ready.
         let other = self.inner.clone();
@@ -276,24 +144,34 @@ where
     }
 }
 
-impl<E: Send + 'static, K, J> RetryLayer<E, K, J> {
-    /// Copies a request. The closure is user code: if it panics, there is no retry.
-    fn copy_of<Req>(&self, request: &Req) -> Option<Req>
-    where
-        K: CopyRequest<Req>,
-    {
-        self.heard(|| self.copy.copy(request)).flatten()
+impl<E: Send + 'static> RetryLayer<E> {
+    pub(crate) fn new(command: &UntypedCommand, retry: Retry<E>) -> Self {
+        let command = command.typed();
+        Self { command, retry }
     }
 
-    fn heard<R>(&self, ask: impl FnOnce() -> R) -> Option<R> {
-        let answer = contain(ask);
-        answer
-            .inspect_err(|panic| UntypedCommand::of(&self.command).panicked(panic.message()))
-            .ok()
+    /// Copies a request that may be sent again. `Clone` is user code: if it panics, there is no retry.
+    fn copy_of<D: Clone>(&self, request: &Request<D>) -> Option<Request<D>> {
+        let copy = || request.method().is_idempotent().then(|| request.clone());
+        contain(copy).unwrap_or_else(|panic| {
+            UntypedCommand::of(&self.command).panicked(panic.message());
+            None
+        })
+    }
+
+    /// Decides whether there is a retry after this outcome. Returns the pause before it.
+    fn after<B>(
+        retries: &mut Retries<(), E>,
+        outcome: &Result<Response<B>, CommandError<E>>,
+    ) -> Option<RetryPause<(), E>> {
+        match outcome {
+            Err(error) => retries.after_error(error),
+            Ok(response) => retries.after_failure(Some(retry_after(response)?)),
+        }
     }
 }
 
-impl<S: Clone, E, K, J> Clone for RetryService<S, E, K, J> {
+impl<S: Clone, E> Clone for RetryService<S, E> {
     fn clone(&self) -> Self {
         Self {
             inner: self.inner.clone(),
@@ -302,29 +180,20 @@ impl<S: Clone, E, K, J> Clone for RetryService<S, E, K, J> {
     }
 }
 
-impl<S: fmt::Debug, E, K, J> fmt::Debug for RetryService<S, E, K, J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetryService")
-            .field("inner", &self.inner)
-            .field("layer", &self.layer)
-            .finish()
-    }
-}
-
 pin_project! {
     /// The future of a [`RetryService`]. Dropping it drops the current attempt or pause. A retry is
     /// taken from the budget before its pause, and does not return to it.
-    pub struct RetryFuture<S, Req, E, K = CopyIdempotent, J = RetryByStatus>
+    pub struct RetryFuture<S, D, E>
     where
-        S: Service<Req>,
+        S: Service<Request<D>>,
     {
         #[pin]
         attempt: Attempt<S::Future, E>,
         service: S,
         // The request of the next attempt, if it can be made.
-        spare: Option<Req>,
+        spare: Option<Request<D>>,
         retries: Retries<(), E>,
-        layer: RetryLayer<E, K, J>,
+        layer: RetryLayer<E>,
     }
 }
 
@@ -347,12 +216,11 @@ pin_project! {
     }
 }
 
-impl<S, Req, E, K, J> Future for RetryFuture<S, Req, E, K, J>
+impl<S, D, B, E> Future for RetryFuture<S, D, E>
 where
-    S: Service<Req, Error = CommandError<E>>,
+    S: Service<Request<D>, Response = Response<B>, Error = CommandError<E>>,
     E: Send + 'static,
-    K: CopyRequest<Req>,
-    J: RetryResponse<S::Response>,
+    D: Clone,
 {
     type Output = Result<S::Response, CommandError<E>>;
 
@@ -365,7 +233,7 @@ where
                     if this.spare.is_none() {
                         return Poll::Ready(outcome);
                     }
-                    let Some(pause) = this.layer.after(this.retries, &outcome) else {
+                    let Some(pause) = RetryLayer::after(this.retries, &outcome) else {
                         return Poll::Ready(outcome);
                     };
                     // A response is dropped here. Its `Drop` is user code.
@@ -394,28 +262,4 @@ where
     }
 }
 
-impl<E: Send + 'static, K, J> RetryLayer<E, K, J> {
-    /// Decides whether there is a retry after this outcome. Returns the pause before it.
-    fn after<R>(
-        &self,
-        retries: &mut Retries<(), E>,
-        outcome: &Result<R, CommandError<E>>,
-    ) -> Option<RetryPause<(), E>>
-    where
-        J: RetryResponse<R>,
-    {
-        match outcome {
-            Err(error) => retries.after_error(error),
-            Ok(response) => {
-                let hint = self.heard(|| self.judge.retry_after(response)).flatten()?;
-                retries.after_failure(Some(hint))
-            }
-        }
-    }
-}
-
-impl<S: Service<Req>, Req, E, K, J> fmt::Debug for RetryFuture<S, Req, E, K, J> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RetryFuture").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!([S: Service<Request<D>>, D, E] RetryFuture<S, D, E>);
