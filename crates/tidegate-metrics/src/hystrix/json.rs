@@ -7,54 +7,55 @@ use std::fmt::{Display, Write};
 use std::time::Duration;
 
 /// A JSON object under construction.
-pub(super) struct Object(String);
+pub(super) struct Object {
+    text: String,
+    prefix: &'static str,
+}
 
 impl Object {
     pub(super) fn new() -> Self {
-        Self("{".to_owned())
+        let text = "{".to_owned();
+        Self { text, prefix: "" }
+    }
+
+    /// Begins the names of the fields that follow with `prefix`.
+    pub(super) fn prefixed(mut self, prefix: &'static str) -> Self {
+        self.prefix = prefix;
+        self
     }
 
     /// Adds a string.
     pub(super) fn text(self, name: &str, value: &str) -> Self {
-        self.raw(name, quoted(value))
+        self.put(name, quoted(value))
     }
 
     /// Adds a string, or null.
     pub(super) fn optional_text(self, name: &str, value: Option<&str>) -> Self {
-        self.raw(name, value.map_or_else(|| "null".to_owned(), quoted))
-    }
-
-    /// Adds a whole number.
-    pub(super) fn number(self, name: &str, value: u64) -> Self {
-        self.raw(name, value)
+        self.put(name, value.map_or_else(|| "null".to_owned(), quoted))
     }
 
     /// Adds a size. Readers expect 32 bits, so a larger one becomes the largest of these.
     pub(super) fn size(self, name: &str, value: usize) -> Self {
-        self.raw(name, value.min(i32::MAX as usize))
+        self.put(name, value.min(i32::MAX as usize))
     }
 
     /// Adds a duration in whole milliseconds.
     pub(super) fn millis(self, name: &str, value: Duration) -> Self {
-        self.raw(name, value.as_millis())
+        self.put(name, value.as_millis())
     }
 
-    /// Adds `true` or `false`.
-    pub(super) fn flag(self, name: &str, value: bool) -> Self {
-        self.raw(name, value)
-    }
-
-    /// Adds a value that is JSON already.
-    pub(super) fn raw(mut self, name: &str, value: impl Display) -> Self {
-        let gap = if self.0.len() > 1 { "," } else { "" };
-        write!(self.0, "{gap}{}:{value}", quoted(name)).expect("writing to a string does not fail");
+    /// Adds a value whose text is JSON: a whole number, `true`, `false`, an object or an array.
+    pub(super) fn put(mut self, name: &str, value: impl Display) -> Self {
+        let gap = if self.text.len() > 1 { "," } else { "" };
+        let name = quoted(&format!("{}{name}", self.prefix));
+        write!(self.text, "{gap}{name}:{value}").expect("writing to a string does not fail");
         self
     }
 
     /// Returns the text of the object.
     pub(super) fn end(mut self) -> String {
-        self.0.push('}');
-        self.0
+        self.text.push('}');
+        self.text
     }
 }
 

@@ -2,51 +2,28 @@
 
 use std::time::Duration;
 
-use tidegate_isolate::{BreakerMode, Bulkhead, CommandSnapshot, Distribution, Event, PoolSnapshot};
+use tidegate_isolate::{
+    BreakerMode, Bulkhead, CommandConfig, CommandSnapshot, Distribution, Event, PoolSnapshot,
+};
 
 use super::json::Object;
 
-/// The percentiles of a latency.
-const PERCENTILES: [(&str, f64); 9] = [
-    ("0", 0.0),
-    ("25", 25.0),
-    ("50", 50.0),
-    ("75", 75.0),
-    ("90", 90.0),
-    ("95", 95.0),
-    ("99", 99.0),
-    ("99.5", 99.5),
-    ("100", 100.0),
-];
-
-/// The rolling counts of a command that have an event, in the order of Hystrix. `None` stands for
-/// a count that is always 0: a call has one value.
-const COUNTS: [(&str, Option<Event>); 16] = [
-    ("rollingCountBadRequests", Some(Event::BadRequest)),
-    ("rollingCountCollapsedRequests", Some(Event::Collapsed)),
-    ("rollingCountEmit", None),
-    ("rollingCountExceptionsThrown", Some(Event::ExceptionThrown)),
-    ("rollingCountFailure", Some(Event::Failure)),
-    ("rollingCountFallbackEmit", None),
-    ("rollingCountFallbackFailure", Some(Event::FallbackFailure)),
-    ("rollingCountFallbackMissing", Some(Event::FallbackMissing)),
-    (
-        "rollingCountFallbackRejection",
-        Some(Event::FallbackRejection),
-    ),
-    ("rollingCountFallbackSuccess", Some(Event::FallbackSuccess)),
-    (
-        "rollingCountResponsesFromCache",
-        Some(Event::ResponseFromCache),
-    ),
-    (
-        "rollingCountSemaphoreRejected",
-        Some(Event::PermitsRejected),
-    ),
-    ("rollingCountShortCircuited", Some(Event::ShortCircuited)),
-    ("rollingCountSuccess", Some(Event::Success)),
-    ("rollingCountThreadPoolRejected", Some(Event::PoolRejected)),
-    ("rollingCountTimeout", Some(Event::Timeout)),
+/// The rolling counts of a command.
+const COUNTS: [(&str, Event); 14] = [
+    ("BadRequests", Event::BadRequest),
+    ("CollapsedRequests", Event::Collapsed),
+    ("ExceptionsThrown", Event::ExceptionThrown),
+    ("Failure", Event::Failure),
+    ("FallbackFailure", Event::FallbackFailure),
+    ("FallbackMissing", Event::FallbackMissing),
+    ("FallbackRejection", Event::FallbackRejection),
+    ("FallbackSuccess", Event::FallbackSuccess),
+    ("ResponsesFromCache", Event::ResponseFromCache),
+    ("SemaphoreRejected", Event::PermitsRejected),
+    ("ShortCircuited", Event::ShortCircuited),
+    ("Success", Event::Success),
+    ("ThreadPoolRejected", Event::PoolRejected),
+    ("Timeout", Event::Timeout),
 ];
 
 /// Returns the object of a command. Counts are those of the closed buckets, because the dashboard
@@ -59,87 +36,59 @@ pub(super) fn command(one: &CommandSnapshot, time: Duration) -> String {
         .text("name", one.key.as_str())
         .text("group", one.group.as_str())
         .millis("currentTime", time)
-        .flag("isCircuitBreakerOpen", one.is_open && !is_disabled)
-        .number("errorPercentage", health.error_percent())
-        .number("errorCount", health.health_errors())
-        .number("requestCount", health.health_total());
+        .put("isCircuitBreakerOpen", one.is_open && !is_disabled)
+        .put("errorPercentage", health.error_percent())
+        .put("errorCount", health.health_errors())
+        .put("requestCount", health.health_total());
+    object = object.prefixed("rollingCount");
     for (name, event) in COUNTS {
-        object = object.number(name, event.map_or(0, |event| health[event]));
+        object = object.put(name, health[event]);
     }
+    // A call has one value, so these two are always 0.
+    let object = object.put("Emit", 0).put("FallbackEmit", 0).prefixed("");
     let object = object
         .size("currentConcurrentExecutionCount", one.active)
-        .number("rollingMaxConcurrentExecutionCount", one.peak)
+        .put("rollingMaxConcurrentExecutionCount", one.peak)
         .millis("latencyExecute_mean", one.latencies.run.mean())
-        .raw("latencyExecute", percentiles(&one.latencies.run))
+        .put("latencyExecute", percentiles(&one.latencies.run))
         .millis("latencyTotal_mean", one.latencies.total.mean())
-        .raw("latencyTotal", percentiles(&one.latencies.total));
-    settings(object, one)
-        .number("reportingHosts", 1)
-        .text("threadPool", one.pool.as_str())
-        .end()
+        .put("latencyTotal", percentiles(&one.latencies.total))
+        .put("reportingHosts", 1)
+        .text("threadPool", one.pool.as_str());
+    settings(object.prefixed("propertyValue_"), &one.config).end()
 }
 
-/// Adds the settings that the dashboard reads.
-fn settings(object: Object, one: &CommandSnapshot) -> Object {
-    let (config, breaker) = (&*one.config, &one.config.breaker);
-    let timeout = config.timeout.unwrap_or_default();
-    let property = |name: &str| format!("propertyValue_{name}");
+fn settings(object: Object, config: &CommandConfig) -> Object {
+    let (breaker, mode) = (&config.breaker, config.breaker.mode);
+    let (percent, timeout) = (breaker.error_percent, config.timeout.unwrap_or_default());
+    let (override_key, window) = (
+        config.pool_override.as_deref(),
+        config.metrics.counts.length,
+    );
+    let (interrupt, permits) = (config.interrupt_on_timeout, config.permits.limit);
     object
-        .number(
-            &property("circuitBreakerRequestVolumeThreshold"),
-            breaker.min_calls.into(),
+        .put("circuitBreakerRequestVolumeThreshold", breaker.min_calls)
+        .millis("circuitBreakerSleepWindowInMilliseconds", breaker.sleep)
+        .put("circuitBreakerErrorThresholdPercentage", percent)
+        .put("circuitBreakerForceOpen", mode == BreakerMode::ForcedOpen)
+        .put(
+            "circuitBreakerForceClosed",
+            mode == BreakerMode::ForcedClosed,
         )
-        .millis(
-            &property("circuitBreakerSleepWindowInMilliseconds"),
-            breaker.sleep,
-        )
-        .number(
-            &property("circuitBreakerErrorThresholdPercentage"),
-            breaker.error_percent.into(),
-        )
-        .flag(
-            &property("circuitBreakerForceOpen"),
-            breaker.mode == BreakerMode::ForcedOpen,
-        )
-        .flag(
-            &property("circuitBreakerForceClosed"),
-            breaker.mode == BreakerMode::ForcedClosed,
-        )
-        .flag(
-            &property("circuitBreakerEnabled"),
-            breaker.mode != BreakerMode::Disabled,
-        )
-        .text(
-            &property("executionIsolationStrategy"),
-            strategy(config.bulkhead),
-        )
-        .millis(
-            &property("executionIsolationThreadTimeoutInMilliseconds"),
-            timeout,
-        )
-        .millis(&property("executionTimeoutInMilliseconds"), timeout)
-        .flag(
-            &property("executionIsolationThreadInterruptOnTimeout"),
-            config.interrupt_on_timeout,
-        )
-        .optional_text(
-            &property("executionIsolationThreadPoolKeyOverride"),
-            config.pool_override.as_deref(),
-        )
+        .put("circuitBreakerEnabled", mode != BreakerMode::Disabled)
+        .text("executionIsolationStrategy", strategy(config.bulkhead))
+        .millis("executionIsolationThreadTimeoutInMilliseconds", timeout)
+        .millis("executionTimeoutInMilliseconds", timeout)
+        .put("executionIsolationThreadInterruptOnTimeout", interrupt)
+        .optional_text("executionIsolationThreadPoolKeyOverride", override_key)
+        .size("executionIsolationSemaphoreMaxConcurrentRequests", permits)
         .size(
-            &property("executionIsolationSemaphoreMaxConcurrentRequests"),
-            config.permits.limit,
-        )
-        .size(
-            &property("fallbackIsolationSemaphoreMaxConcurrentRequests"),
+            "fallbackIsolationSemaphoreMaxConcurrentRequests",
             config.fallback_permits,
         )
-        .millis(
-            &property("metricsRollingStatisticalWindowInMilliseconds"),
-            config.metrics.counts.length,
-        )
-        .flag(&property("requestCacheEnabled"), config.cache_enabled)
-        .flag(&property("requestLogEnabled"), config.log_enabled)
+        .millis("metricsRollingStatisticalWindowInMilliseconds", window)
+        .put("requestCacheEnabled", config.cache_enabled)
+        .put("requestLogEnabled", config.log_enabled)
 }
 
 /// Returns the object of a pool.
@@ -150,22 +99,22 @@ pub(super) fn pool(one: &PoolSnapshot, time: Duration) -> String {
         .text("name", one.key.as_str())
         .millis("currentTime", time)
         .size("currentActiveCount", one.active)
-        .number("currentCompletedTaskCount", one.completed)
+        .put("currentCompletedTaskCount", one.completed)
         .size("currentCorePoolSize", one.core)
         .size("currentLargestPoolSize", one.largest)
         .size("currentMaximumPoolSize", one.max)
         .size("currentPoolSize", one.threads)
         .size("currentQueueSize", one.queued)
-        .number("currentTaskCount", one.accepted)
-        .number("rollingCountThreadsExecuted", one.executed)
-        .number("rollingMaxActiveThreads", one.peak)
-        .number("rollingCountCommandRejections", one.rejected)
+        .put("currentTaskCount", one.accepted)
+        .put("rollingCountThreadsExecuted", one.executed)
+        .put("rollingMaxActiveThreads", one.peak)
+        .put("rollingCountCommandRejections", one.rejected)
         .size("propertyValue_queueSizeRejectionThreshold", threshold)
         .millis(
             "propertyValue_metricsRollingStatisticalWindowInMilliseconds",
             one.config.window.length,
         )
-        .number("reportingHosts", 1)
+        .put("reportingHosts", 1)
         .end()
 }
 
@@ -201,8 +150,9 @@ pub(super) fn strategy(bulkhead: Bulkhead) -> &'static str {
 }
 
 fn percentiles(latencies: &Distribution) -> String {
-    let add = |object: Object, (name, percent): (&str, f64)| {
-        object.millis(name, latencies.percentile(percent))
+    const PERCENTILES: [f64; 9] = [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 100.0];
+    let add = |object: Object, percent: f64| {
+        object.millis(&percent.to_string(), latencies.percentile(percent))
     };
     PERCENTILES.into_iter().fold(Object::new(), add).end()
 }

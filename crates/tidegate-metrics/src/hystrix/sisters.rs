@@ -16,9 +16,9 @@ pub(super) fn config(commands: &[CommandSnapshot], pools: &[PoolSnapshot]) -> St
     let pools = keyed(pools, |one| (&one.key, pool_config(one)));
     Object::new()
         .text("type", "HystrixConfig")
-        .raw("commands", commands)
-        .raw("threadpools", pools)
-        .raw("collapsers", "{}")
+        .put("commands", commands)
+        .put("threadpools", pools)
+        .put("collapsers", "{}")
         .end()
 }
 
@@ -38,8 +38,8 @@ pub(super) fn utilization(commands: &[CommandSnapshot], pools: &[PoolSnapshot]) 
     });
     Object::new()
         .text("type", "HystrixUtilization")
-        .raw("commands", commands)
-        .raw("threadpools", pools)
+        .put("commands", commands)
+        .put("threadpools", pools)
         .end()
 }
 
@@ -57,11 +57,11 @@ pub(super) fn request(calls: &[LogEntry]) -> String {
         let times = times.iter().map(|took| took.as_millis().to_string());
         Object::new()
             .text("name", key.as_str())
-            .raw(
+            .put(
                 "events",
                 array(events.iter().map(|event| quoted(event.name()))),
             )
-            .raw("latencies", array(times))
+            .put("latencies", array(times))
             .end()
     }))
 }
@@ -70,7 +70,7 @@ pub(super) fn request(calls: &[LogEntry]) -> String {
 fn keyed<'a, T>(items: &'a [T], of: impl Fn(&'a T) -> (&'a Key, String)) -> String {
     let add = |object: Object, item| {
         let (key, value) = of(item);
-        object.raw(key.as_str(), value)
+        object.put(key.as_str(), value)
     };
     items.iter().fold(Object::new(), add).end()
 }
@@ -80,14 +80,14 @@ fn command_config(one: &CommandSnapshot) -> String {
     let execution = Object::new()
         .text("isolationStrategy", strategy(config.bulkhead))
         .optional_text("threadPoolKeyOverride", config.pool_override.as_deref())
-        .flag("requestCacheEnabled", config.cache_enabled)
-        .flag("requestLogEnabled", config.log_enabled)
-        .flag("timeoutEnabled", config.timeout.is_some())
-        .flag("fallbackEnabled", config.fallback_enabled)
+        .put("requestCacheEnabled", config.cache_enabled)
+        .put("requestLogEnabled", config.log_enabled)
+        .put("timeoutEnabled", config.timeout.is_some())
+        .put("fallbackEnabled", config.fallback_enabled)
         .millis("timeoutInMilliseconds", config.timeout.unwrap_or_default())
         .size("semaphoreSize", config.permits.limit)
         .size("fallbackSemaphoreSize", config.fallback_permits)
-        .flag("threadInterruptOnTimeout", config.interrupt_on_timeout);
+        .put("threadInterruptOnTimeout", config.interrupt_on_timeout);
     let health = match config.breaker.window {
         BreakerWindow::Time(window) => bucket(window),
         // Judged after each call.
@@ -97,27 +97,24 @@ fn command_config(one: &CommandSnapshot) -> String {
     let metrics = Object::new()
         .millis("healthBucketSizeInMs", health)
         .millis("percentileBucketSizeInMilliseconds", bucket(latencies))
-        .number("percentileBucketCount", latencies.buckets.into())
-        .flag("percentileEnabled", config.metrics.record_latencies)
+        .put("percentileBucketCount", latencies.buckets)
+        .put("percentileEnabled", config.metrics.record_latencies)
         .millis("counterBucketSizeInMilliseconds", bucket(counts))
-        .number("counterBucketCount", counts.buckets.into());
+        .put("counterBucketCount", counts.buckets);
     let mode = config.breaker.mode;
     let breaker = Object::new()
-        .flag("enabled", mode != BreakerMode::Disabled)
-        .flag("isForcedOpen", mode == BreakerMode::ForcedOpen)
-        .flag("isForcedClosed", mode == BreakerMode::ForcedClosed)
-        .number("requestVolumeThreshold", config.breaker.min_calls.into())
-        .number(
-            "errorPercentageThreshold",
-            config.breaker.error_percent.into(),
-        )
+        .put("enabled", mode != BreakerMode::Disabled)
+        .put("isForcedOpen", mode == BreakerMode::ForcedOpen)
+        .put("isForcedClosed", mode == BreakerMode::ForcedClosed)
+        .put("requestVolumeThreshold", config.breaker.min_calls)
+        .put("errorPercentageThreshold", config.breaker.error_percent)
         .millis("sleepInMilliseconds", config.breaker.sleep);
     Object::new()
         .text("threadPoolKey", one.pool.as_str())
         .text("groupKey", one.group.as_str())
-        .raw("execution", execution.end())
-        .raw("metrics", metrics.end())
-        .raw("circuitBreaker", breaker.end())
+        .put("execution", execution.end())
+        .put("metrics", metrics.end())
+        .put("circuitBreaker", breaker.end())
         .end()
 }
 
@@ -133,15 +130,15 @@ fn pool_config(one: &PoolSnapshot) -> String {
         .size("coreSize", config.core)
         .size("maximumSize", config.max.unwrap_or(config.core))
         .size("actualMaximumSize", one.max)
-        .raw("maxQueueSize", queue)
+        .put("maxQueueSize", queue)
         .size(
             "queueRejectionThreshold",
             config.rejection_threshold.unwrap_or(config.queue),
         )
-        .number("keepAliveTimeInMinutes", config.keep_alive.as_secs() / 60)
-        .flag("allowMaximumSizeToDivergeFromCoreSize", may_diverge)
+        .put("keepAliveTimeInMinutes", config.keep_alive.as_secs() / 60)
+        .put("allowMaximumSizeToDivergeFromCoreSize", may_diverge)
         .millis("counterBucketSizeInMilliseconds", bucket(config.window))
-        .number("counterBucketCount", config.window.buckets.into())
+        .put("counterBucketCount", config.window.buckets)
         .end()
 }
 

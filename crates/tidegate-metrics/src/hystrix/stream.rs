@@ -1,7 +1,6 @@
 //! What one client of a stream has seen, and the events for it.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use tidegate_isolate::{Isolation, Key, RequestContext};
@@ -116,14 +115,7 @@ impl HystrixStream {
     }
 }
 
-impl fmt::Debug for HystrixStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HystrixStream")
-            .field("commands", &self.commands.len())
-            .field("pools", &self.pools.len())
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(HystrixStream, this => commands: this.commands.len(), pools: this.pools.len());
 
 /// Returns one event. The JSON has no line ends: they are escaped.
 fn event(json: &str) -> String {
