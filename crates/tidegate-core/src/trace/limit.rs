@@ -7,7 +7,7 @@ const SPACING: u64 = 1_000_000_000;
 
 /// Passes one event per second and counts the others. Each key has one of its own.
 ///
-/// Used only while there is a subscriber. Events of one key that come from several threads at once
+/// Events of one key that come from several threads at once
 /// compete for one word, so exactly one of them passes.
 #[derive(Debug, Default)]
 pub struct EventLimit {

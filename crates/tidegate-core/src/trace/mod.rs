@@ -19,7 +19,6 @@
 mod events;
 #[cfg(all(feature = "tracing", not(any(tidegate_loom, tidegate_shuttle))))]
 mod guard;
-#[cfg(all(feature = "tracing", not(any(tidegate_loom, tidegate_shuttle))))]
 mod limit;
 #[cfg(not(all(feature = "tracing", not(any(tidegate_loom, tidegate_shuttle)))))]
 mod off;
@@ -33,16 +32,17 @@ pub use self::{
         loop_recovered, loop_stalled, refused, slow_task, unhandled_error,
     },
     guard::{Muted, mute},
-    limit::EventLimit,
     span::{Entered, Origin, Span, is_on, wants_spans},
 };
 
 #[cfg(not(all(feature = "tracing", not(any(tidegate_loom, tidegate_shuttle)))))]
 pub use self::off::{
-    Entered, EventLimit, Muted, Origin, Span, UnhandledFields, accept_failed, breaker_changed,
-    command_span, connection_span, is_on, loop_recovered, loop_stalled, mute, refused, slow_task,
+    Entered, Muted, Origin, Span, UnhandledFields, accept_failed, breaker_changed, command_span,
+    connection_span, is_on, loop_recovered, loop_stalled, mute, refused, slow_task,
     unhandled_error, wants_spans,
 };
+
+pub use self::limit::EventLimit;
 
 /// The names for the other crates, which know this module as `internal::trace`.
 pub mod api {

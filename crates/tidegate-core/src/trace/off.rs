@@ -5,6 +5,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use super::limit::EventLimit;
+
 /// What an event would say about an unhandled error.
 #[derive(Debug)]
 pub struct UnhandledFields<'a> {
@@ -16,17 +18,6 @@ pub struct UnhandledFields<'a> {
     pub task: Option<&'a str>,
     /// The number of reports left out, if it is about that.
     pub left_out: Option<u64>,
-}
-
-/// No event passes.
-#[derive(Debug, Default)]
-pub struct EventLimit;
-
-impl EventLimit {
-    /// Creates a limit.
-    pub const fn new() -> Self {
-        Self
-    }
 }
 
 /// No span.

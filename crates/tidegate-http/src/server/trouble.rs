@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_core::internal::trace::{self, EventLimit};
 #[cfg(feature = "tls")]
@@ -14,9 +13,6 @@ use tidegate_net::{HandlerContext, NetError};
 use tidegate_promise::Failure;
 
 use crate::codec::{EncodeError, RefusalReason};
-
-/// The least time between two reports of one kind, in nanoseconds.
-const SPACING: u64 = 1_000_000_000;
 
 /// Who has to change something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,16 +72,16 @@ pub(crate) enum Trouble {
 impl Trouble {
     /// A mistake of any kind: they share one counter.
     pub(crate) const MISTAKE: Self = Self::Mistake(EncodeError::Switch);
-    const OTHERS: [Self; 9] = [
-        Self::SlowReader,
-        Self::Lost,
-        Self::Dropped,
-        Self::Panic,
-        Self::MISTAKE,
-        Self::Server,
-        Self::Unanswered,
-        Self::Handshake,
-        Self::LateResponse,
+    const OTHERS: [(Self, Cause, &str); 9] = [
+        (Self::SlowReader, Cause::Client, "slow_reader"),
+        (Self::Lost, Cause::Client, "lost"),
+        (Self::Dropped, Cause::Service, "dropped_response"),
+        (Self::Panic, Cause::Service, "panic"),
+        (Self::MISTAKE, Cause::Service, "mistake"),
+        (Self::Server, Cause::Server, "server_error"),
+        (Self::Unanswered, Cause::Service, "unanswered"),
+        (Self::Handshake, Cause::Client, "failed_handshake"),
+        (Self::LateResponse, Cause::Service, "late_response"),
     ];
     /// The number of kinds.
     pub(crate) const COUNT: usize = RefusalReason::ALL.len() + Self::OTHERS.len();
@@ -112,46 +108,40 @@ impl Trouble {
     /// Returns one of each kind, in the order of [`Trouble::index`].
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let refused = RefusalReason::ALL.iter().copied().map(Self::Refused);
-        refused.chain(Self::OTHERS)
+        refused.chain(Self::OTHERS.map(|(other, ..)| other))
     }
 
     /// Returns the number of the kind.
     pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Refused(reason) => reason.index(),
+            other => RefusalReason::ALL.len() + other.place(),
+        }
+    }
+
+    /// Returns the place of a kind that is no refusal.
+    fn place(self) -> usize {
         let kind = match self {
-            Self::Refused(reason) => return reason.index(),
             Self::Mistake(_) => Self::MISTAKE,
             other => other,
         };
-        let place = Self::OTHERS.iter().position(|other| *other == kind);
-        RefusalReason::ALL.len() + place.unwrap_or_default()
+        let place = Self::OTHERS.iter().position(|(other, ..)| *other == kind);
+        place.unwrap_or_default()
     }
 
     /// Returns the word that names the kind in counters.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Refused(reason) => reason.word(),
-            Self::SlowReader => "slow_reader",
-            Self::Lost => "lost",
-            Self::Dropped => "dropped_response",
-            Self::Panic => "panic",
-            Self::Mistake(_) => "mistake",
-            Self::Server => "server_error",
-            Self::Unanswered => "unanswered",
-            Self::Handshake => "failed_handshake",
-            Self::LateResponse => "late_response",
+            other => Self::OTHERS[other.place()].2,
         }
     }
 
     /// Returns who caused it.
     pub(crate) fn cause(self) -> Cause {
         match self {
-            Self::Refused(_) | Self::SlowReader | Self::Lost | Self::Handshake => Cause::Client,
-            Self::Dropped
-            | Self::LateResponse
-            | Self::Unanswered
-            | Self::Panic
-            | Self::Mistake(_) => Cause::Service,
-            Self::Server => Cause::Server,
+            Self::Refused(_) => Cause::Client,
+            other => Self::OTHERS[other.place()].1,
         }
     }
 }
@@ -159,42 +149,13 @@ impl Trouble {
 /// Reports what goes wrong on the connections of one server.
 #[derive(Debug)]
 pub(crate) struct TroubleLog {
-    limits: Box<[Limit]>,
-}
-
-/// The limit of the reports of one kind.
-#[derive(Debug, Default)]
-struct Limit {
-    /// For events of `tracing`.
-    events: EventLimit,
-    /// The time from which the next report to the hook may pass.
-    next: AtomicU64,
-    left_out: AtomicU64,
-}
-
-impl Limit {
-    /// Returns the number of reports left out since the last one, if one may pass now.
-    fn pass(&self, now: u64) -> Option<u64> {
-        let next = self.next.load(Ordering::Relaxed);
-        let after = now.saturating_add(SPACING);
-        let order = Ordering::Relaxed;
-        let passes = now >= next
-            && self
-                .next
-                .compare_exchange(next, after, order, order)
-                .is_ok();
-        if passes {
-            return Some(self.left_out.swap(0, Ordering::Relaxed));
-        }
-        self.left_out.fetch_add(1, Ordering::Relaxed);
-        None
-    }
+    limits: Box<[EventLimit]>,
 }
 
 impl Default for TroubleLog {
     fn default() -> Self {
         Self {
-            limits: (0..Trouble::COUNT).map(|_| Limit::default()).collect(),
+            limits: (0..Trouble::COUNT).map(|_| EventLimit::default()).collect(),
         }
     }
 }
@@ -215,7 +176,7 @@ impl TroubleLog {
         if what.cause() == Cause::Client && trace::is_on() {
             let address = ctx.channel().local_addr();
             let name = address.map_or_else(String::new, |address| address.to_string());
-            return trace::refused(&limit.events, now, "http_server", &name, &what);
+            return trace::refused(limit, now, "http_server", &name, &what);
         }
         if let Some(left_out) = limit.pass(now) {
             let detail = detail.map(|detail| format!(": {detail}"));
@@ -254,15 +215,5 @@ mod tests {
             let subject = format!("the {} ", what.cause().word());
             assert!(what.to_string().starts_with(&subject), "{what}");
         }
-    }
-
-    #[test]
-    fn one_report_passes_in_a_second_and_the_next_one_has_the_count() {
-        let limit = Limit::default();
-        assert_eq!(limit.pass(5), Some(0));
-        assert_eq!(limit.pass(5), None);
-        assert_eq!(limit.pass(SPACING), None);
-        assert_eq!(limit.pass(SPACING + 5), Some(2));
-        assert_eq!(limit.pass(9 * SPACING), Some(0));
     }
 }
