@@ -9,25 +9,10 @@ use crate::server::{Request, Response};
 /// The code of a route. All connections share it.
 pub(super) type Handler = Arc<dyn Fn(Request<'_>, Response<'_>) + Send + Sync>;
 
-/// The methods that have a slot of their own.
-const NAMED: [Method<'static>; 9] = [
-    Method::Get,
-    Method::Head,
-    Method::Post,
-    Method::Put,
-    Method::Delete,
-    Method::Connect,
-    Method::Options,
-    Method::Trace,
-    Method::Patch,
-];
-
 /// The handlers of one path.
 #[derive(Default)]
 pub(super) struct MethodTable {
-    named: [Option<Handler>; NAMED.len()],
-    /// Handlers of other methods.
-    others: Vec<(String, Handler)>,
+    own: Vec<(String, Handler)>,
     /// The handler of all methods that have none.
     any: Option<Handler>,
     /// The value of the field `Allow`.
@@ -37,19 +22,9 @@ pub(super) struct MethodTable {
 impl MethodTable {
     /// Adds the handler of a method. Returns `false` if the method has one.
     pub(super) fn insert(&mut self, method: Method<'_>, handler: Handler) -> bool {
-        let name = method.as_str();
-        let place = match slot(method) {
-            Some(slot) => &mut self.named[slot],
-            None if self.others.iter().any(|(other, _)| other == name) => return false,
-            None => {
-                self.others.push((name.to_owned(), handler));
-                self.allow = self.list();
-                return true;
-            }
-        };
-        let is_new = place.is_none();
+        let is_new = self.own(method).is_none();
         if is_new {
-            *place = Some(handler);
+            self.own.push((method.as_str().to_owned(), handler));
             self.allow = self.list();
         }
         is_new
@@ -66,19 +41,15 @@ impl MethodTable {
 
     /// Returns the handler of a method. `HEAD` falls back to the handler of `GET`.
     pub(super) fn get(&self, method: Method<'_>) -> Option<&Handler> {
-        let own = match slot(method) {
-            Some(slot) => self.named[slot].as_ref(),
-            None => self.other(method.as_str()),
-        };
         let get = || match method {
-            Method::Head => self.named[0].as_ref(),
+            Method::Head => self.own(Method::Get),
             _ => None,
         };
-        own.or_else(get).or(self.any.as_ref())
+        self.own(method).or_else(get).or(self.any.as_ref())
     }
 
-    fn other(&self, name: &str) -> Option<&Handler> {
-        let found = self.others.iter().find(|(other, _)| other == name);
+    fn own(&self, method: Method<'_>) -> Option<&Handler> {
+        let found = self.own.iter().find(|(own, _)| own == method.as_str());
         found.map(|(_, handler)| handler)
     }
 
@@ -88,10 +59,13 @@ impl MethodTable {
     }
 
     fn list(&self) -> String {
-        let has = |method| self.get(method).is_some() || method == Method::Options;
-        let named = NAMED.into_iter().filter(|method| has(*method));
-        let others = self.others.iter().map(|(name, _)| name.as_str());
-        let names: Vec<_> = named.map(|method| method.as_str()).chain(others).collect();
+        let mut names: Vec<_> = self.own.iter().map(|(name, _)| name.as_str()).collect();
+        names.push("OPTIONS");
+        if self.own(Method::Get).is_some() {
+            names.push("HEAD");
+        }
+        names.sort_unstable();
+        names.dedup();
         names.join(", ")
     }
 }
@@ -100,8 +74,4 @@ impl fmt::Debug for MethodTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("MethodTable").field(&self.allow).finish()
     }
-}
-
-fn slot(method: Method<'_>) -> Option<usize> {
-    NAMED.iter().position(|named| *named == method)
 }

@@ -153,7 +153,7 @@ fn a_method_without_a_handler_gets_the_methods_that_have_one() {
     );
     assert!(body.is_empty());
     let (head, _) = ask(&mut client, "GET", "/b");
-    assert!(head.contains("Allow: POST, OPTIONS\r\n"), "{head}");
+    assert!(head.contains("Allow: OPTIONS, POST\r\n"), "{head}");
     let (head, _) = ask(&mut client, "OPTIONS", "*");
     assert!(head.starts_with("HTTP/1.1 204 "), "{head}");
 }
