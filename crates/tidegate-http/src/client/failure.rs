@@ -1,12 +1,10 @@
 //! Why an exchange on a connection failed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidegate_promise::Failure;
 
 use super::error::{ClientError, Kind, Phase};
-use crate::codec::RefusalReason;
 
 /// What an error says about the request of an exchange.
 #[derive(Clone, Debug)]
@@ -30,18 +28,18 @@ impl Terms {
         let (sent, safe) = (why.was_sent(), why.is_safe(self.idempotent));
         let phase = match why.in_body {
             true => Phase::Body,
-            false if why.is_of_handshake() => Phase::Connect,
+            false if matches!(why.cause, Kind::Connect(_)) => Phase::Connect,
             false => Phase::Head,
         };
         let responded = why.responded;
-        ClientError::new(label, why.cause.into_kind(), phase, sent, safe).with_answered(responded)
+        ClientError::new(label, why.cause, phase, sent, safe).with_answered(responded)
     }
 }
 
 /// Why an exchange failed, and how far it got.
 #[derive(Clone, Debug)]
 pub(super) struct ExchangeError {
-    pub(super) cause: ExchangeFailure,
+    pub(super) cause: Kind,
     /// A byte of the request may have reached the server.
     pub(super) sent: bool,
     /// A byte of the response was received.
@@ -53,42 +51,28 @@ pub(super) struct ExchangeError {
 }
 
 impl ExchangeError {
-    /// Returns `true` if the connection ended because it could not be encrypted.
-    fn is_of_handshake(&self) -> bool {
-        self.cause.is_of_handshake()
-    }
-
     /// Returns `true` if a byte of the request may have reached the server.
     fn was_sent(&self) -> bool {
-        self.sent && !self.is_of_handshake()
+        self.sent && !matches!(self.cause, Kind::Connect(_))
     }
 
     /// Returns `true` if the server cannot have carried the request out, or if that may happen
     /// twice: nothing was sent, or a connection that was used before has ended without a response.
     fn is_safe(&self, repeatable: bool) -> bool {
         let unanswered = self.reused && !self.responded && repeatable;
-        matches!(self.cause, ExchangeFailure::Closed(_)) && (!self.was_sent() || unanswered)
+        let ended = matches!(self.cause, Kind::Closed(_) | Kind::Connect(_));
+        ended && (!self.was_sent() || unanswered)
     }
 }
 
-#[derive(Clone, Debug)]
-pub(super) enum ExchangeFailure {
-    /// The connection ended; with the error, if there was one.
-    Closed(Option<Failure>),
-    /// The response ended before its body did.
-    Truncated,
-    /// The response violates the protocol.
-    BadResponse(RefusalReason),
-    /// The server changed the protocol without a request to do so, or sent too many interim heads.
-    Unexpected(&'static str),
-    HeadTimeout(Duration),
-    BodyTimeout(Duration),
-}
-
-impl ExchangeFailure {
-    /// Returns `true` if the connection could not be established: no request was sent on it.
-    pub(super) fn is_of_handshake(&self) -> bool {
-        matches!(self, Self::Closed(Some(why)) if is_handshake(why))
+impl Kind {
+    /// Returns the failure of a connection that ended. No request was sent on one that could not be
+    /// encrypted.
+    pub(super) fn closed(why: Failure) -> Self {
+        match is_handshake(&why) {
+            true => Self::Connect(why),
+            false => Self::Closed(Some(why)),
+        }
     }
 
     /// Returns the failure of a response that changes the protocol and should not. It came before the
@@ -99,18 +83,6 @@ impl ExchangeFailure {
             (_, true) => "it changed the protocol without a field `Upgrade` that names the new one",
             _ => "it changed the protocol, which the request did not ask for",
         })
-    }
-
-    /// Returns what a caller is told.
-    fn into_kind(self) -> Kind {
-        match self {
-            Self::Closed(Some(why)) if is_handshake(&why) => Kind::Connect(why),
-            Self::Closed(why) => Kind::Closed(why),
-            Self::Truncated => Kind::Truncated,
-            Self::BadResponse(reason) => Kind::BadResponse(reason),
-            Self::Unexpected(what) => Kind::Unexpected(what),
-            Self::HeadTimeout(after) | Self::BodyTimeout(after) => Kind::Timeout(after),
-        }
     }
 }
 
@@ -136,6 +108,8 @@ fn is_handshake(why: &Failure) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -156,7 +130,7 @@ mod tests {
                 };
                 terms.failed("a request to b", why)
             };
-            let why = failed(ExchangeFailure::Closed(None), responded);
+            let why = failed(Kind::Closed(None), responded);
             let safe = !sent || reused && !responded && idempotent;
             assert_eq!((why.was_sent(), why.is_safe_to_retry()), (sent, safe));
             assert_eq!(why.was_answered(), responded);
@@ -169,7 +143,7 @@ mod tests {
             let phase = if responded { Phase::Body } else { Phase::Head };
             assert_eq!(why.phase(), phase);
             assert!(why.is_closed());
-            let slow = failed(ExchangeFailure::HeadTimeout(Duration::from_secs(1)), false);
+            let slow = failed(Kind::Timeout(Duration::from_secs(1)), false);
             assert!(slow.is_timeout() && !slow.is_safe_to_retry());
         }
     }

@@ -8,8 +8,9 @@ use tidegate_net::HandlerContext;
 use tidegate_promise::Failure;
 
 use super::{Connection, LIMIT, after};
+use crate::client::error::Kind;
 use crate::client::exchange_handler::ExchangeHandler;
-use crate::client::failure::{ExchangeError, ExchangeFailure};
+use crate::client::failure::ExchangeError;
 use crate::client::slot::{Begun, Link};
 
 /// The largest request that the system may keep for a server that does not take it.
@@ -108,7 +109,7 @@ impl<R: ExchangeHandler> Connection<R> {
             return ctx.deadline(LIMIT, limits.head_timeout);
         }
         if self.course.in_body {
-            return self.fail(ExchangeFailure::BodyTimeout(limits.body_timeout), ctx);
+            return self.fail(Kind::Timeout(limits.body_timeout), ctx);
         }
         let progress = self.slot.progress();
         if !progress.complete && !ctx.has_unsent() {
@@ -118,7 +119,7 @@ impl<R: ExchangeHandler> Connection<R> {
         // The request may have begun, or become complete, after the deadline was set.
         let until = after(progress.since, limits.head_timeout);
         match until.saturating_sub(now) {
-            0 => self.fail(ExchangeFailure::HeadTimeout(limits.head_timeout), ctx),
+            0 => self.fail(Kind::Timeout(limits.head_timeout), ctx),
             left => ctx.deadline(LIMIT, Duration::from_nanos(left)),
         }
     }
@@ -126,7 +127,7 @@ impl<R: ExchangeHandler> Connection<R> {
     /// Handles an error of the connection.
     pub(in crate::client) fn error(&mut self, why: Failure, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);
-        self.fail(ExchangeFailure::Closed(Some(why)), ctx);
+        self.fail(Kind::closed(why), ctx);
     }
 
     /// Handles that the server has ended its side. A body without a length is complete then.
@@ -184,15 +185,15 @@ impl<R: ExchangeHandler> Connection<R> {
     pub(super) fn fail_early(&mut self, ctx: &mut HandlerContext<'_>) {
         if self.current.is_some() {
             let why = match self.course.in_body {
-                true => ExchangeFailure::Truncated,
-                false => ExchangeFailure::Closed(None),
+                true => Kind::Truncated,
+                false => Kind::Closed(None),
             };
             self.fail(why, ctx);
         }
     }
 
-    pub(super) fn fail(&mut self, cause: ExchangeFailure, ctx: &mut HandlerContext<'_>) {
-        match cause.is_of_handshake() {
+    pub(super) fn fail(&mut self, cause: Kind, ctx: &mut HandlerContext<'_>) {
+        match matches!(cause, Kind::Connect(_)) {
             // The peer gets the alert that says why.
             true => self.close(ctx),
             false => self.abandon(ctx),

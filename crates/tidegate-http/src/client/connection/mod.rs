@@ -29,8 +29,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use tidegate_net::HandlerContext;
 
+use super::error::Kind;
 use super::exchange_handler::{ExchangeHandler, Flow};
-use super::failure::ExchangeFailure;
 use super::keep_alive::keep_alive_timeout;
 use super::limits::ConnectionLimits;
 use super::pool::{Lease, Reservation};
@@ -240,7 +240,7 @@ impl<R: ExchangeHandler> Connection<R> {
         if self.current.is_some() && ctx.sent_bytes() == self.sent_before {
             // Nothing of the request was sent, so this is no response to it.
             ctx.give_back(bytes);
-            return self.fail(ExchangeFailure::Closed(None), ctx);
+            return self.fail(Kind::Closed(None), ctx);
         }
         if self.current.is_none() {
             // Nothing was asked for: whatever this is, it belongs to no call.
@@ -301,7 +301,7 @@ impl<R: ExchangeHandler> Connection<R> {
             Ok(Some(head)) => head,
             Ok(None) => return false,
             Err(reason) => {
-                self.fail(ExchangeFailure::BadResponse(reason), ctx);
+                self.fail(Kind::BadResponse(reason), ctx);
                 return false;
             }
         };
@@ -317,7 +317,7 @@ impl<R: ExchangeHandler> Connection<R> {
             };
             match handler {
                 Some(handler) => self.hand_over(handler, ctx),
-                None => self.fail(ExchangeFailure::switched(complete, unnamed), ctx),
+                None => self.fail(Kind::switched(complete, unnamed), ctx),
             }
             input.advance(input.len());
             return false;
@@ -325,7 +325,7 @@ impl<R: ExchangeHandler> Connection<R> {
         if head.status() < 200 {
             if !self.course.interim.add(ctx.now()) {
                 let what = "it sent too many interim responses";
-                self.fail(ExchangeFailure::Unexpected(what), ctx);
+                self.fail(Kind::Unexpected(what), ctx);
                 return false;
             }
             current.receiver.interim(head, ctx);
@@ -365,7 +365,7 @@ impl<R: ExchangeHandler> Connection<R> {
         let step = match self.decoder.body(input) {
             Ok(step) => step,
             Err(reason) => {
-                self.fail(ExchangeFailure::BadResponse(reason), ctx);
+                self.fail(Kind::BadResponse(reason), ctx);
                 return false;
             }
         };
