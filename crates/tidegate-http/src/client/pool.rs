@@ -15,7 +15,6 @@
 //! * A callback of a waiting call runs once, outside of the lock; not if the call has left before.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -51,14 +50,13 @@ struct Waiter<C: Send + 'static> {
 }
 
 /// A connection that was idle.
-#[derive(Debug)]
 pub(super) struct Idle<C> {
     pub(super) connection: C,
     pub(super) place: IdlePlace,
 }
 
 /// An idle connection without the connection: what its pool knows about it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct IdlePlace {
     id: u64,
     at: usize,
@@ -78,7 +76,6 @@ impl<C> Idle<C> {
 }
 
 /// What a call may use.
-#[derive(Debug)]
 pub(super) enum Grant<C: Send + 'static> {
     /// A connection that was used before.
     Reused(Idle<C>),
@@ -87,7 +84,6 @@ pub(super) enum Grant<C: Send + 'static> {
 }
 
 /// Result of [`Pool::acquire`].
-#[derive(Debug)]
 pub(super) enum Acquired<C: Send + 'static> {
     Now(Grant<C>),
     /// The callback follows, unless the call leaves with this ticket.
@@ -252,14 +248,6 @@ impl<C: Send + 'static> Pool<C> {
     }
 }
 
-impl<C: Send + 'static> fmt::Debug for Pool<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
-            .field("permits", &self.permits)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The right of one connection to be open. Dropping it, when the connection has ended, gives the
 /// right to the next call.
 ///
@@ -298,12 +286,6 @@ impl<C: Send + 'static> Drop for Right<C> {
         self.pool.forget(self.at, self.id);
         drop(self.permit.take());
         self.pool.offer_permits();
-    }
-}
-
-impl<C: Send + 'static> fmt::Debug for Lease<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lease").field(&self.id()).finish()
     }
 }
 

@@ -11,7 +11,6 @@
 //! * The request of an exchange is complete, or nothing is put into the pool: `end` says which.
 //! * No user code runs under the lock.
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -95,12 +94,6 @@ impl<R: Send + 'static> Deref for Link<R> {
 
     fn deref(&self) -> &LinkParts<R> {
         &self.0
-    }
-}
-
-impl<R: Send + 'static> fmt::Debug for Link<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Link").field(&self.channel).finish()
     }
 }
 
@@ -343,11 +336,5 @@ impl<R: Send + 'static> Slot<R> {
 
     fn lock(&self) -> MutexGuard<'_, State<R>> {
         lock(&self.state)
-    }
-}
-
-impl<R: Send + 'static> fmt::Debug for Slot<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot").finish_non_exhaustive()
     }
 }

@@ -81,19 +81,6 @@ pub(crate) struct Whole {
     pub(crate) status: u16,
 }
 
-impl Whole {
-    /// Creates a response whose body is a file.
-    pub(crate) fn of_file(head: BytesMut, range: Box<FileRange>, close: bool, status: u16) -> Self {
-        Self {
-            head,
-            body: Bytes::new(),
-            file: Some(range),
-            close,
-            status,
-        }
-    }
-}
-
 /// The encoded head of a streamed response.
 #[derive(Debug)]
 pub(crate) struct StreamHead {

@@ -21,20 +21,10 @@ const LONGEST_SHOWN: usize = 100;
 /// What the response to a request depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
-    to: ReplyTo,
+    pub(super) to: ReplyTo,
     /// When the request began.
-    began: u64,
-    expects_continue: bool,
-}
-
-impl Asked {
-    pub(super) fn new(to: ReplyTo, began: u64, expects_continue: bool) -> Self {
-        Self {
-            to,
-            began,
-            expects_continue,
-        }
-    }
+    pub(super) began: u64,
+    pub(super) expects_continue: bool,
 }
 
 impl<S: Service> Connection<S> {
@@ -209,9 +199,13 @@ impl<S: Service> Connection<S> {
                 status,
                 ..Whole::default()
             })),
-            Served::File { range, close } => {
-                Slot::Ready(Box::new(Whole::of_file(head, range, close, status)))
-            }
+            Served::File { range, close } => Slot::Ready(Box::new(Whole {
+                head,
+                file: Some(range),
+                close,
+                status,
+                ..Whole::default()
+            })),
             Served::Switches(plan) => Slot::Switch(plan),
             Served::Nothing | Served::Mistake(_) => return None,
         })
