@@ -21,6 +21,9 @@ use crate::http::Http;
 use crate::io::{LoopIo, Protocol};
 use crate::timer::{LoopSleep, LoopTimer};
 
+/// An error of any type, as hyper takes it.
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
+
 pin_project! {
     /// The future of one connection. An [`HttpHandler`](crate::HttpHandler) runs it.
     pub struct HttpConnection<S>
@@ -119,13 +122,10 @@ where
     }
 }
 
-impl<S, B> Future for HttpConnection<S>
+impl<S> Future for HttpConnection<S>
 where
-    S: HttpService<Incoming, ResBody = B>,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    S: HttpService<Incoming, Error: Into<BoxError>, Future: 'static>,
+    S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
     type Output = ();
 
@@ -217,13 +217,10 @@ fn is_of_client(why: &hyper::Error) -> bool {
     false
 }
 
-fn begin<S, B>(fresh: Fresh<S>, protocol: Protocol) -> Stage<S>
+fn begin<S>(fresh: Fresh<S>, protocol: Protocol) -> Stage<S>
 where
-    S: HttpService<Incoming, ResBody = B>,
-    S::Error: Into<Box<dyn Error + Send + Sync>>,
-    S::Future: 'static,
-    B: Body + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    S: HttpService<Incoming, Error: Into<BoxError>, Future: 'static>,
+    S::ResBody: Body<Error: Into<BoxError>> + 'static,
 {
     let Fresh {
         io,

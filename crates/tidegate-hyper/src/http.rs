@@ -1,6 +1,5 @@
 //! The settings of an HTTP server, and its start.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tidegate_net::{
 };
 use tidegate_promise::Completion;
 
-use crate::connection::HttpConnection;
+use crate::connection::{BoxError, HttpConnection};
 use crate::executor::LoopExecutor;
 use crate::timer::LoopTimer;
 use crate::tower::TowerService;
@@ -101,9 +100,8 @@ impl Http {
         S: tower_service::Service<Request<Incoming>, Response = Response<B>>,
         S: Clone + Send + Sync + 'static,
         S::Future: 'static,
-        S::Error: Into<Box<dyn Error + Send + Sync>> + 'static,
-        B: Body + 'static,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
+        S::Error: Into<BoxError> + 'static,
+        B: Body<Error: Into<BoxError>> + 'static,
     {
         let make = move |_: &Channel| TowerService::new(service.clone());
         self.serve_with(group, address, make)
@@ -111,7 +109,7 @@ impl Http {
 
     /// Serves on `address` with a hyper service for each connection. `make` creates it on the event
     /// loop of the connection, so neither the service nor its futures need be `Send`.
-    pub fn serve_with<M, S, B>(
+    pub fn serve_with<M, S>(
         self,
         group: &NetGroup,
         address: impl Into<Address>,
@@ -119,11 +117,8 @@ impl Http {
     ) -> Completion<Server>
     where
         M: Fn(&Channel) -> S + Send + Sync + 'static,
-        S: HttpService<Incoming, ResBody = B> + 'static,
-        S::Error: Into<Box<dyn Error + Send + Sync>>,
-        S::Future: 'static,
-        B: Body + 'static,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
+        S: HttpService<Incoming, Error: Into<BoxError>, Future: 'static> + 'static,
+        S::ResBody: Body<Error: Into<BoxError>> + 'static,
     {
         let handler = self.handlers(make);
         Server::builder(group)
@@ -152,14 +147,11 @@ impl Http {
     /// assert!(channel.sent().ends_with(b"hello"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn handlers<M, S, B>(self, make: M) -> impl Fn() -> HttpHandler<S> + Send + Sync + 'static
+    pub fn handlers<M, S>(self, make: M) -> impl Fn() -> HttpHandler<S> + Send + Sync + 'static
     where
         M: Fn(&Channel) -> S + Send + Sync + 'static,
-        S: HttpService<Incoming, ResBody = B> + 'static,
-        S::Error: Into<Box<dyn Error + Send + Sync>>,
-        S::Future: 'static,
-        B: Body + 'static,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
+        S: HttpService<Incoming, Error: Into<BoxError>, Future: 'static> + 'static,
+        S::ResBody: Body<Error: Into<BoxError>> + 'static,
     {
         let (make, http) = (Arc::new(make), Arc::new(self));
         move || {
@@ -225,9 +217,8 @@ where
     S: tower_service::Service<Request<Incoming>, Response = Response<B>>,
     S: Clone + Send + Sync + 'static,
     S::Future: 'static,
-    S::Error: Into<Box<dyn Error + Send + Sync>> + 'static,
-    B: Body + 'static,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
+    S::Error: Into<BoxError> + 'static,
+    B: Body<Error: Into<BoxError>> + 'static,
 {
     Http::new().serve(group, address, service)
 }
