@@ -17,8 +17,8 @@ use tidegate_tower::{CommandBody, CommandExt, CommandLayer};
 use tower::{Layer, service_fn};
 
 use crate::support::{
-    SECOND, Script, Step, active, builder, call, counted, frame, get, headers, now, response,
-    still, with_parker,
+    SECOND, Script, Step, active, builder, call, calm, counted, failed, failure, frame, get,
+    headers, limited, now, response, still, with_parker,
 };
 
 /// Returns what a command makes of this response.
@@ -48,8 +48,7 @@ fn body_of(command: &Command, steps: impl IntoIterator<Item = Step>) -> CommandB
 
 #[test]
 fn the_permit_is_held_until_the_last_frame() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let mut body = body_of(&command, [Step::Data("one"), Step::Data("two")]);
     assert!(!body.is_end_stream());
     assert_eq!(body.size_hint().exact(), Some(6));
@@ -68,8 +67,7 @@ fn the_permit_is_held_until_the_last_frame() {
 
 #[test]
 fn a_body_that_does_not_know_its_end_is_read_to_the_end() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let script = Script::new([Step::Data("one")]).without_known_end();
     let mut body = through(&command, Response::new(script)).into_body();
     assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
@@ -81,8 +79,7 @@ fn a_body_that_does_not_know_its_end_is_read_to_the_end() {
 
 #[test]
 fn an_empty_body_ends_the_call_at_once() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let body = body_of(&command, []);
     assert_eq!(active(&command), 0);
     assert!(body.is_end_stream());
@@ -92,8 +89,7 @@ fn an_empty_body_ends_the_call_at_once() {
 
 #[test]
 fn a_call_that_ends_with_its_head_by_choice_holds_no_permit_for_the_body() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = calm();
     let mut service = command
         .layer()
         .until_head()
@@ -109,17 +105,14 @@ fn a_call_that_ends_with_its_head_by_choice_holds_no_permit_for_the_body() {
     clock.advance(SECOND * 10);
     let mut body = response.into_body();
     assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
-    let Poll::Ready(Some(Err(error))) = frame(&mut body) else {
-        panic!("the body fails");
-    };
+    let error = failure(&mut body);
     assert!(error.is::<io::Error>());
     assert_eq!(counted(&command), [(Event::Success, 1)]);
 }
 
 #[test]
 fn a_body_that_is_never_read_holds_its_permit_until_it_is_dropped() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (clock, _isolation, command) = limited(1);
     let kept = body_of(&command, [Step::Data("one")]);
     assert_eq!(active(&command), 1);
     drop(kept);
@@ -181,8 +174,7 @@ fn a_reader_that_takes_its_time_is_no_fault_of_the_dependency() {
 
 #[test]
 fn each_wait_for_the_dependency_may_take_as_long_as_the_timeout() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = calm();
     let steps = [
         Step::Data("one"),
         Step::WaitsOnce,
@@ -228,9 +220,7 @@ fn a_body_that_fails_half_way_is_a_failure_of_a_call_that_is_judged_at_its_end()
             false => body_of(&command, steps),
         };
         assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
-        let Poll::Ready(Some(Err(error))) = frame(&mut body) else {
-            panic!("the body fails");
-        };
+        let error = failure(&mut body);
         assert!(error.is::<io::Error>(), "the error is that of the body");
         assert_eq!(active(&command), 0);
         assert_eq!(counted(&command), [(event, 1)]);
@@ -239,13 +229,10 @@ fn a_body_that_fails_half_way_is_a_failure_of_a_call_that_is_judged_at_its_end()
 
 #[test]
 fn a_body_that_panics_after_its_call_has_ended_is_an_error_too() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let steps = response(200, [Step::Panics, Step::Data("one")]);
     let mut body = through_layer(&command.layer().until_head(), steps).into_body();
-    let Poll::Ready(Some(Err(error))) = frame(&mut body) else {
-        panic!("the body panics");
-    };
+    let error = failure(&mut body);
     assert_eq!(error.to_string(), "the body panicked: out of ink");
     assert!(matches!(frame(&mut body), Poll::Ready(None)) && body.is_end_stream());
     assert_eq!(counted(&command), [(Event::Success, 1)]);
@@ -312,13 +299,11 @@ fn a_body_that_panics_is_an_error_and_ends() {
         let (mut body, events) = match until_end {
             true => (
                 judged_at_end(&command, steps),
-                vec![(Event::Failure, 1), (Event::ExceptionThrown, 1)],
+                failed(Event::Failure).to_vec(),
             ),
             false => (body_of(&command, steps), vec![(Event::Success, 1)]),
         };
-        let Poll::Ready(Some(Err(error))) = frame(&mut body) else {
-            panic!("the body panics");
-        };
+        let error = failure(&mut body);
         let error = error.downcast::<CommandError<std::convert::Infallible>>();
         assert_eq!(
             error.unwrap().cause(),
@@ -339,10 +324,7 @@ fn a_dependency_that_stops_in_the_body_is_left_and_the_body_is_dropped() {
         let response = response(200, [Step::Data("one"), Step::Waits]);
         let dropped = Arc::clone(&response.body().dropped);
         let (layer, events) = match until_end {
-            true => (
-                command.layer().until_end(),
-                vec![(Event::Timeout, 1), (Event::ExceptionThrown, 1)],
-            ),
+            true => (command.layer().until_end(), failed(Event::Timeout).to_vec()),
             false => (command.layer(), vec![(Event::Success, 1)]),
         };
         let mut body = through_layer(&layer, response).into_body();
@@ -352,9 +334,7 @@ fn a_dependency_that_stops_in_the_body_is_left_and_the_body_is_dropped() {
         assert!(polled.is_pending() && !dropped.load(Ordering::Relaxed));
         clock.advance(SECOND);
         assert!(parker.park(None), "the timer has woken the reader");
-        let Poll::Ready(Some(Err(error))) = frame(&mut body) else {
-            panic!("the wait has lasted too long");
-        };
+        let error = failure(&mut body);
         let error = error.downcast::<CommandError<std::convert::Infallible>>();
         assert!(error.unwrap().is_timed_out());
         assert!(
@@ -370,8 +350,7 @@ fn a_dependency_that_stops_in_the_body_is_left_and_the_body_is_dropped() {
 
 #[test]
 fn a_body_that_always_has_a_frame_times_out_if_it_is_judged_at_its_end() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = calm();
     let mut body = judged_at_end(&command, [Step::Endless]);
     assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
     clock.advance(SECOND);
@@ -405,8 +384,7 @@ fn trailers_pass_through_and_decide_about_a_grpc_call() {
 
 #[test]
 fn a_whole_body_is_collected_with_its_trailers() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let steps = [
         Step::Data("one "),
         Step::Data("two"),
@@ -429,8 +407,7 @@ fn the_default_body_is_empty() {
 #[test]
 fn stopping_the_isolation_ends_a_body_that_waits() {
     for until_end in [false, true] {
-        let (_clock, isolation) = still();
-        let command = builder("a").build(&isolation).unwrap();
+        let (_clock, isolation, command) = calm();
         let mut body = match until_end {
             true => judged_at_end(&command, [Step::Waits]),
             false => body_of(&command, [Step::Waits]),

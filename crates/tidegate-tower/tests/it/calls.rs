@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
-use tidegate_core::{Blocking, Parker};
+use tidegate_core::Blocking;
 use tidegate_isolate::{
     Command, Criticality, Event, Isolation, PoolConfig, RequestContext, Verdict,
 };
@@ -17,8 +17,8 @@ use tidegate_tower::CommandExt;
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{
-    SECOND, Script, Step, active, builder, call, cause, counted, get, is_ready, now, poll_once,
-    response, still, with_parker,
+    SECOND, Script, Step, active, builder, call, calm, cause, counted, failed, get, is_ready,
+    limited, now, parked, poll_once, responds, response, still,
 };
 
 type Answer = Result<Response<Script>, io::Error>;
@@ -30,8 +30,7 @@ async fn never(_: Request<()>) -> Answer {
 
 #[test]
 fn a_permit_is_taken_in_call_and_not_in_poll_ready() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let mut first = command.layer().layer(service_fn(never));
     let mut second = first.clone();
     assert!(is_ready(&mut first).is_ready() && is_ready(&mut second).is_ready());
@@ -46,8 +45,7 @@ fn a_permit_is_taken_in_call_and_not_in_poll_ready() {
 
 #[test]
 fn dropping_the_future_before_the_head_cancels_and_gives_the_permit_back() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let drops = Counter::new();
     let counter = drops.clone();
     let mut service = command.layer().layer(service_fn(move |_: Request<()>| {
@@ -69,12 +67,10 @@ fn dropping_the_future_before_the_head_cancels_and_gives_the_permit_back() {
 
 #[test]
 fn a_timeout_before_the_head_wakes_the_task_and_drops_the_work() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (clock, _isolation, command) = limited(1);
     let mut service = command.layer().layer(service_fn(never));
     let mut waiting = call(&mut service, get());
-    let parker = Parker::new();
-    assert!(with_parker(&parker, |context| waiting.as_mut().poll(context)).is_pending());
+    let parker = parked(waiting.as_mut());
     clock.advance(SECOND);
     assert!(parker.park(None), "the timer has woken it");
     let Poll::Ready(Err(error)) = poll_once(waiting.as_mut()) else {
@@ -83,16 +79,12 @@ fn a_timeout_before_the_head_wakes_the_task_and_drops_the_work() {
     assert_eq!(cause(&error), "TimedOut(1s)");
     assert!(error.to_string().contains("command a timed out after 1s"));
     assert_eq!(active(&command), 0, "while the future still exists");
-    assert_eq!(
-        counted(&command),
-        [(Event::Timeout, 1), (Event::ExceptionThrown, 1)]
-    );
+    assert_eq!(counted(&command), failed(Event::Timeout));
 }
 
 #[test]
 fn a_response_that_comes_too_late_is_dropped() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = calm();
     let late = clock.clone();
     let mut service = command.layer().layer(service_fn(move |_: Request<()>| {
         let late = late.clone();
@@ -103,16 +95,12 @@ fn a_response_that_comes_too_late_is_dropped() {
     }));
     let error = now(call(&mut service, get())).unwrap_err();
     assert!(error.is_timed_out());
-    assert_eq!(
-        counted(&command),
-        [(Event::Timeout, 1), (Event::ExceptionThrown, 1)]
-    );
+    assert_eq!(counted(&command), failed(Event::Timeout));
 }
 
 #[test]
 fn grpc_timeout_shortens_the_timeout_and_never_extends_it() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = calm();
     let mut service = command.layer().layer(service_fn(never));
     for (stated, expected) in [
         ("80m", Duration::from_millis(80)),
@@ -121,8 +109,7 @@ fn grpc_timeout_shortens_the_timeout_and_never_extends_it() {
     ] {
         let request = Request::builder().header("grpc-timeout", stated);
         let mut waiting = call(&mut service, request.body(()).unwrap());
-        let parker = Parker::new();
-        assert!(with_parker(&parker, |context| waiting.as_mut().poll(context)).is_pending());
+        let parker = parked(waiting.as_mut());
         clock.advance(expected);
         assert!(parker.park(None));
         let error = now(waiting.as_mut()).unwrap_err();
@@ -132,8 +119,7 @@ fn grpc_timeout_shortens_the_timeout_and_never_extends_it() {
 
 #[test]
 fn criticality_and_request_come_from_the_extensions() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let _held = command.admit().unwrap();
     let mut service = command.layer().layer(service_fn(never));
     let context = RequestContext::new();
@@ -147,8 +133,7 @@ fn criticality_and_request_come_from_the_extensions() {
 
 #[test]
 fn the_request_of_a_call_is_current_while_its_service_runs() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let mut service = command
         .layer()
         .layer(service_fn(|request: Request<()>| async move {
@@ -165,17 +150,13 @@ fn the_request_of_a_call_is_current_while_its_service_runs() {
 
 #[test]
 fn a_panic_in_call_is_an_error() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let panics = |_: Request<()>| -> std::future::Ready<Answer> { panic!("out of ink") };
     let mut service = command.layer().layer(service_fn(panics));
     let error = now(call(&mut service, get())).unwrap_err();
     assert_eq!(cause(&error), r#"Panicked("out of ink")"#);
     assert_eq!(active(&command), 0);
-    assert_eq!(
-        counted(&command),
-        [(Event::Failure, 1), (Event::ExceptionThrown, 1)]
-    );
+    assert_eq!(counted(&command), failed(Event::Failure));
 }
 
 #[test]
@@ -195,18 +176,14 @@ fn a_panic_in_the_future_is_an_error_and_its_drop_may_panic_too() {
             panic!("out of ink");
         }
     }
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let mut service = command
         .layer()
         .layer(service_fn(|_: Request<()>| Panics { _bomb: Bomb }));
     let error = now(call(&mut service, get())).unwrap_err();
     assert_eq!(cause(&error), r#"Panicked("out of ink")"#);
     assert_eq!(active(&command), 0);
-    assert_eq!(
-        counted(&command),
-        [(Event::Failure, 1), (Event::ExceptionThrown, 1)]
-    );
+    assert_eq!(counted(&command), failed(Event::Failure));
 }
 
 /// A service whose readiness is scripted.
@@ -229,8 +206,7 @@ impl Service<Request<()>> for Readiness {
 
 #[test]
 fn a_service_that_never_becomes_ready_holds_nothing() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let mut service = command.layer().layer(Readiness(|| Poll::Pending));
     assert!(is_ready(&mut service).is_pending());
     assert_eq!((active(&command), counted(&command)), (0, vec![]));
@@ -238,8 +214,7 @@ fn a_service_that_never_becomes_ready_holds_nothing() {
 
 #[test]
 fn an_error_of_poll_ready_is_passed_on_and_not_counted() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let down = || Poll::Ready(Err(io::Error::other("down")));
     let mut service = command.layer().layer(Readiness(down));
     let Poll::Ready(Err(error)) = is_ready(&mut service) else {
@@ -251,8 +226,7 @@ fn an_error_of_poll_ready_is_passed_on_and_not_counted() {
 
 #[test]
 fn a_panic_of_poll_ready_reaches_the_caller_and_nothing_is_held() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let mut service = command.layer().layer(Readiness(|| panic!("out of ink")));
     let caught = tidegate_core::internal::contain(|| drop(is_ready(&mut service)));
     assert_eq!(caught.unwrap_err().message(), "out of ink");
@@ -261,23 +235,18 @@ fn a_panic_of_poll_ready_reaches_the_caller_and_nothing_is_held() {
 
 #[test]
 fn an_error_of_the_service_is_a_failure_with_its_source() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let fails = |_: Request<()>| ready(Answer::Err(io::Error::other("reset")));
     let mut service = command.layer().layer(service_fn(fails));
     let error = now(call(&mut service, get())).unwrap_err();
     assert_eq!(error.failure().unwrap().to_string(), "reset");
     assert!(std::error::Error::source(&error).is_some());
-    assert_eq!(
-        counted(&command),
-        [(Event::Failure, 1), (Event::ExceptionThrown, 1)]
-    );
+    assert_eq!(counted(&command), failed(Event::Failure));
 }
 
 #[test]
 fn a_closure_judges_responses_and_errors() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let layer =
         command.layer().classify(
             |outcome: Result<&Response<Script>, &io::Error>| match outcome {
@@ -315,14 +284,11 @@ fn a_closure_judges_responses_and_errors() {
 
 #[test]
 fn a_classifier_that_panics_counts_as_a_failure() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let layer = command
         .layer()
         .classify(|_: Result<&Response<Script>, &io::Error>| -> bool { panic!("out of ink") });
-    let mut service = layer.layer(service_fn(|_: Request<()>| {
-        ready(Answer::Ok(response(200, [])))
-    }));
+    let mut service = layer.layer(responds::<io::Error>(200, Vec::new));
     assert!(
         now(call(&mut service, get())).is_ok(),
         "the response is there"
@@ -366,8 +332,7 @@ fn by_default_5xx_and_the_statuses_of_a_failing_grpc_server_are_failures() {
 
 #[test]
 fn a_blocking_wait_inside_of_the_service_is_refused() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, isolation, command) = calm();
     let legacy: Command<u32, io::Error> = Command::builder("legacy")
         .group("tests")
         .threads(PoolConfig::default())
@@ -388,12 +353,10 @@ fn a_blocking_wait_inside_of_the_service_is_refused() {
 
 #[test]
 fn a_call_that_is_running_ends_when_the_isolation_is_stopped() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, isolation, command) = calm();
     let mut service = command.layer().layer(service_fn(never));
     let mut waiting = call(&mut service, get());
-    let parker = Parker::new();
-    assert!(with_parker(&parker, |context| waiting.as_mut().poll(context)).is_pending());
+    let parker = parked(waiting.as_mut());
     isolation.shutdown_now();
     assert!(parker.park(None), "the stop has woken it");
     assert!(now(waiting.as_mut()).is_err());
@@ -403,8 +366,7 @@ fn a_call_that_is_running_ends_when_the_isolation_is_stopped() {
 #[test]
 fn a_runtime_that_is_dropped_in_the_middle_of_calls_gives_their_permits_back() {
     // A runtime that ends drops its tasks, on any thread, in any order.
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(3).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(3);
     let mut service = command
         .layer()
         .layer(service_fn(|request: Request<()>| async move {
@@ -455,8 +417,7 @@ fn a_call_that_is_dropped_while_its_timeout_fires_ends_once() {
 fn futures_and_bodies_may_move_to_other_threads() {
     fn moves<T: Send>(_: &T) {}
     fn is_shared<T: Sync>(_: &T) {}
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let layer = command.layer().respond();
     moves(&layer);
     is_shared(&layer);
@@ -474,8 +435,7 @@ fn futures_and_bodies_may_move_to_other_threads() {
 
 #[test]
 fn a_future_that_polls_itself_again_before_it_is_woken_is_fine() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let mut left = 3;
     let mut polls = Some(poll_fn(move |_| {
         left -= 1;

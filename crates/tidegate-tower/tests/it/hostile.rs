@@ -18,8 +18,8 @@ use tidegate_tower::CommandExt;
 use tower::{Layer, service_fn};
 
 use crate::support::{
-    SECOND, Script, Step, active, builder, call, counted, frame, get, now, poll_once, response,
-    still,
+    SECOND, Script, Step, active, builder, call, counted, frame, get, limited, now, poll_once,
+    responds, response,
 };
 
 type Answer<B = Script> = Result<Response<B>, io::Error>;
@@ -114,8 +114,7 @@ impl Wake for PanicsInWake {
 
 #[test]
 fn a_waker_that_panics_keeps_no_other_call_from_its_timeout() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(2).build(&isolation).unwrap();
+    let (clock, _isolation, command) = limited(2);
     let service = command.plain_layer();
     let mut service = service.layer(service_fn(|(): ()| pending::<io::Result<()>>()));
     let waker = Waker::from(Arc::new(PanicsInWake));
@@ -166,8 +165,7 @@ impl Body for Lies {
 fn a_body_that_lies_about_its_end_loses_no_frame_and_no_permit() {
     for says in [false, true] {
         for left in [0, 1, 3] {
-            let (_clock, isolation) = still();
-            let command = builder("a").permits(1).build(&isolation).unwrap();
+            let (_clock, _isolation, command) = limited(1);
             let lie = move |_: Request<()>| ready(Answer::Ok(Response::new(Lies { says, left })));
             let mut service = command.layer().layer(service_fn(lie));
             let mut body = now(call(&mut service, get())).unwrap().into_body();
@@ -187,8 +185,7 @@ fn a_body_that_lies_about_its_end_loses_no_frame_and_no_permit() {
 #[test]
 fn a_thousand_clones_share_the_permits() {
     const CLONES: usize = 1000;
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(CLONES / 2).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(CLONES / 2);
     let layer = command.layer();
     let upstream = service_fn(|_: Request<()>| pending::<Answer>());
     let mut services: Vec<_> = (0..CLONES).map(|_| layer.clone().layer(upstream)).collect();
@@ -213,8 +210,7 @@ fn a_thousand_clones_share_the_permits() {
 
 #[test]
 fn calls_and_bodies_outlive_every_handle_of_the_isolation() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(4).build(&isolation).unwrap();
+    let (clock, isolation, command) = limited(4);
     let upstream = |request: Request<()>| async move {
         match request.uri().path() {
             "/body" => Ok(response(200, [Step::Data("one"), Step::Waits])),
@@ -250,8 +246,7 @@ impl Drop for BadResponse {
 
 #[test]
 fn a_response_that_panics_in_its_drop_does_not_end_the_retries() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let mut attempts = 0;
     let upstream = service_fn(move |_: Request<()>| {
         attempts += 1;
@@ -271,11 +266,10 @@ fn a_response_that_panics_in_its_drop_does_not_end_the_retries() {
 
 #[test]
 fn cancelled_calls_hold_neither_permits_nor_more_than_the_budget() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(2).build(&isolation).unwrap();
+    let (clock, _isolation, command) = limited(2);
     let budget = RetryBudget::new(0, 5);
     let retry = Retry::attempts(10).backoff(SECOND, 1.0).budget(&budget);
-    let upstream = service_fn(|_: Request<()>| ready(Answer::Ok(response(503, []))));
+    let upstream = responds::<io::Error>(503, Vec::new);
     let mut service = command
         .retry_layer(retry)
         .layer(command.layer().layer(upstream));

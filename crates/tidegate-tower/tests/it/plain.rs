@@ -1,20 +1,20 @@
 //! The layer for services that do not speak HTTP.
 
-use std::future::{Future, pending, ready};
+use std::future::{pending, ready};
 use std::io;
 use std::task::Poll;
 
-use tidegate_core::Parker;
 use tidegate_isolate::{Event, Verdict};
 use tidegate_tower::CommandExt;
 use tower::{Layer, service_fn};
 
-use crate::support::{SECOND, active, builder, call, counted, now, poll_once, still, with_parker};
+use crate::support::{
+    SECOND, active, call, calm, counted, failed, limited, now, parked, poll_once,
+};
 
 #[test]
 fn a_call_ends_with_its_response() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let double = service_fn(|n: u32| ready(Ok::<_, io::Error>(2 * n)));
     let mut service = command.plain_layer().layer(double);
     assert_eq!(now(call(&mut service, 21)).unwrap(), 42);
@@ -24,8 +24,7 @@ fn a_call_ends_with_its_response() {
 
 #[test]
 fn a_closure_judges_the_response() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let layer = command
         .plain_layer()
         .classify(|outcome: Result<&u32, &io::Error>| match outcome {
@@ -41,14 +40,12 @@ fn a_closure_judges_the_response() {
 
 #[test]
 fn a_timeout_ends_the_call() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (clock, _isolation, command) = limited(1);
     let mut service = command
         .plain_layer()
         .layer(service_fn(|()| pending::<io::Result<u32>>()));
     let mut waiting = call(&mut service, ());
-    let parker = Parker::new();
-    assert!(with_parker(&parker, |context| waiting.as_mut().poll(context)).is_pending());
+    let parker = parked(waiting.as_mut());
     clock.advance(SECOND);
     assert!(parker.park(None));
     let Poll::Ready(Err(error)) = poll_once(waiting.as_mut()) else {
@@ -60,16 +57,12 @@ fn a_timeout_ends_the_call() {
 
 #[test]
 fn a_response_that_comes_too_late_is_an_error() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = calm();
     let late = clock.clone();
     let mut service = command.plain_layer().layer(service_fn(move |()| {
         late.advance(SECOND);
         ready(Ok::<_, io::Error>(7))
     }));
     assert!(now(call(&mut service, ())).unwrap_err().is_timed_out());
-    assert_eq!(
-        counted(&command),
-        [(Event::Timeout, 1), (Event::ExceptionThrown, 1)]
-    );
+    assert_eq!(counted(&command), failed(Event::Timeout));
 }

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{Request, Response};
 use tidegate_isolate::{
     BreakerConfig, BreakerWindow, Bulkhead, CallStage, Cause, Command, CommandError, Event,
     Isolation, PoolConfig, RateConfig, Rejection,
@@ -15,26 +14,23 @@ use tidegate_tower::CommandExt;
 use tower::{Layer, service_fn};
 
 use crate::support::{
-    SECOND, Script, Step, active, builder, call, counted, get, now, response, still,
+    SECOND, Step, active, builder, call, calm, counted, get, limited, now, responds, still,
 };
-
-type Answer = Result<Response<Script>, Infallible>;
 
 /// Makes one call that gets this status.
 fn ask(command: &Command, status: u16) -> Result<u16, CommandError<Infallible>> {
-    let mut service = command.layer().layer(service_fn(move |_: Request<()>| {
-        ready(Answer::Ok(response(status, [])))
-    }));
+    let mut service = command
+        .layer()
+        .layer(responds::<Infallible>(status, Vec::new));
     now(call(&mut service, get())).map(|response| response.status().as_u16())
 }
 
 #[test]
 fn all_permits_are_held() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
-    let mut service = command.layer().layer(service_fn(|_: Request<()>| {
-        ready(Answer::Ok(response(200, [Step::Data("one")])))
-    }));
+    let (_clock, _isolation, command) = limited(1);
+    let mut service = command
+        .layer()
+        .layer(responds::<Infallible>(200, || vec![Step::Data("one")]));
     let held = now(call(&mut service, get())).unwrap();
     let error = ask(&command, 200).unwrap_err();
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::Permits));
@@ -78,9 +74,7 @@ fn a_probe_whose_body_fails_opens_the_breaker_again_if_it_is_judged_at_its_end()
     assert_eq!(ask(&command, 503), Ok(503));
     clock.advance(Duration::from_millis(5_001));
     let layer = command.layer().until_end();
-    let mut service = layer.layer(service_fn(|_: Request<()>| {
-        ready(Answer::Ok(response(200, [Step::Fails])))
-    }));
+    let mut service = layer.layer(responds::<Infallible>(200, || vec![Step::Fails]));
     let mut probe = now(call(&mut service, get())).unwrap().into_body();
     assert!(
         ask(&command, 200).unwrap_err().is_short_circuited(),
@@ -101,9 +95,9 @@ fn a_probe_closes_the_breaker_with_its_head() {
     let command = builder("a").breaker(breaker).build(&isolation).unwrap();
     assert_eq!(ask(&command, 503), Ok(503));
     clock.advance(Duration::from_millis(5_001));
-    let mut service = command.layer().layer(service_fn(|_: Request<()>| {
-        ready(Answer::Ok(response(200, [Step::Waits])))
-    }));
+    let mut service = command
+        .layer()
+        .layer(responds::<Infallible>(200, || vec![Step::Waits]));
     let probe = now(call(&mut service, get())).unwrap();
     assert_eq!(ask(&command, 200), Ok(200), "while the body is not read");
     assert_eq!(active(&command), 1);
@@ -133,8 +127,7 @@ fn the_isolation_was_stopped_or_shut_down() {
         (|isolation| Isolation::shutdown_now(isolation)) as fn(&Isolation),
         |isolation| drop(isolation.shutdown(Duration::ZERO)),
     ] {
-        let (_clock, isolation) = still();
-        let command = builder("a").build(&isolation).unwrap();
+        let (_clock, isolation, command) = calm();
         assert_eq!(ask(&command, 200), Ok(200));
         stop(&isolation);
         let error = ask(&command, 200).unwrap_err();

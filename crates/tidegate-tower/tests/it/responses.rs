@@ -1,13 +1,12 @@
 //! Rejections as responses, for servers.
 
 use std::convert::Infallible;
-use std::future::{Future, pending, ready};
+use std::future::{pending, ready};
 use std::io;
 use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
-use tidegate_core::Parker;
 use tidegate_isolate::{
     BreakerConfig, BreakerWindow, Cause, Command, CommandError, Isolation, PoolConfig, RateConfig,
 };
@@ -15,7 +14,8 @@ use tidegate_tower::CommandExt;
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{
-    SECOND, Script, Step, active, builder, call, get, is_ready, now, response, still, with_parker,
+    SECOND, Script, Step, active, builder, call, calm, get, is_ready, limited, now, parked,
+    responds, response, still,
 };
 
 type Answer = Result<Response<Script>, Infallible>;
@@ -30,9 +30,7 @@ fn ask(command: &Command, request: Request<()>, status: u16) -> Response<()> {
     let mut service = command
         .layer()
         .respond()
-        .layer(service_fn(move |_: Request<()>| {
-            ready(Answer::Ok(response(status, [])))
-        }));
+        .layer(responds::<Infallible>(status, Vec::new));
     let response = now(call(&mut service, request)).unwrap();
     assert!(response.body().is_end_stream());
     response.map(drop)
@@ -40,16 +38,14 @@ fn ask(command: &Command, request: Request<()>, status: u16) -> Response<()> {
 
 #[test]
 fn a_response_of_the_service_is_passed_on() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     assert_eq!(ask(&command, get(), 204).status(), 204);
     assert_eq!(ask(&command, get(), 500).status(), 500);
 }
 
 #[test]
 fn a_rejection_is_503() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let _held = command.admit().unwrap();
     let response = ask(&command, get(), 200);
     assert_eq!(response.status(), 503);
@@ -113,16 +109,14 @@ fn a_rate_limit_is_429() {
 
 #[test]
 fn a_timeout_is_504_and_a_panic_is_500() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = calm();
     for (request, expected) in [(get(), "504"), (grpc(), "4")] {
         let mut service = command
             .layer()
             .respond()
             .layer(service_fn(|_: Request<()>| pending::<Answer>()));
         let mut waiting = call(&mut service, request);
-        let parker = Parker::new();
-        assert!(with_parker(&parker, |context| waiting.as_mut().poll(context)).is_pending());
+        let parker = parked(waiting.as_mut());
         clock.advance(SECOND);
         assert!(parker.park(None));
         assert_eq!(status(&now(waiting.as_mut()).unwrap()), expected);
@@ -146,8 +140,7 @@ fn status<B>(response: &Response<B>) -> String {
 
 #[test]
 fn an_error_of_the_service_stays_an_error() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let fails = |_: Request<()>| ready(Err::<Response<Script>, _>(io::Error::other("reset")));
     let mut service = command.layer().respond().layer(service_fn(fails));
     let error: io::Error = now(call(&mut service, get())).unwrap_err();
@@ -164,8 +157,7 @@ fn an_error_of_the_service_stays_an_error() {
 
 #[test]
 fn a_closure_makes_the_response() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let _held = command.admit().unwrap();
     let layer = command
         .layer()
@@ -173,9 +165,7 @@ fn a_closure_makes_the_response() {
             assert!(matches!(error.cause(), Cause::Rejected(_)));
             response(418, [Step::Data("busy")])
         });
-    let mut service = layer.layer(service_fn(|_: Request<()>| {
-        ready(Answer::Ok(response(200, [])))
-    }));
+    let mut service = layer.layer(responds::<Infallible>(200, Vec::new));
     let answer = now(call(&mut service, get())).unwrap();
     assert_eq!(answer.status(), 418);
     assert_eq!(answer.body().size_hint().exact(), Some(4));
@@ -183,29 +173,23 @@ fn a_closure_makes_the_response() {
 
 #[test]
 fn a_closure_that_panics_gives_the_default_response() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let _held = command.admit().unwrap();
     let layer = command
         .layer()
         .respond_with(|_: &CommandError<Infallible>| -> Response<Script> { panic!("out of ink") });
-    let mut service = layer.layer(service_fn(|_: Request<()>| {
-        ready(Answer::Ok(response(200, [])))
-    }));
+    let mut service = layer.layer(responds::<Infallible>(200, Vec::new));
     assert_eq!(now(call(&mut service, get())).unwrap().status(), 503);
 }
 
 #[test]
 fn the_service_is_ready_when_the_inner_one_is() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let _held = command.admit().unwrap();
     let mut service = command
         .layer()
         .respond()
-        .layer(service_fn(|_: Request<()>| {
-            ready(Answer::Ok(response(200, [])))
-        }));
+        .layer(responds::<Infallible>(200, Vec::new));
     assert!(is_ready(&mut service).is_ready());
     let mut clone = service.clone();
     assert_eq!(now(clone.call(get())).unwrap().status(), 503);

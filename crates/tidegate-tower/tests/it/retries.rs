@@ -8,15 +8,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::{Request, Response};
-use tidegate_core::Parker;
 use tidegate_isolate::{Cause, Command, CommandError, Event, Retry, RetryBudget};
 use tidegate_tower::{CommandExt, CommandService, RetryService};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{
-    SECOND, Script, Step, active, builder, call, get, is_ready, now, poll_once, response, still,
-    with_parker,
+    SECOND, Script, Step, active, call, calm, get, is_ready, limited, now, parked, poll_once,
+    response, with_parker,
 };
 
 type Answer = Result<Response<Script>, io::Error>;
@@ -44,8 +43,7 @@ fn made(attempts: &AtomicU32) -> u32 {
 
 #[test]
 fn a_failing_response_is_tried_again_and_each_attempt_is_a_call() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (_clock, _isolation, command) = limited(1);
     let (attempts, mut service) = retrying(&command, Retry::attempts(3), |n| {
         Ok(response(if n < 3 { 503 } else { 200 }, [Step::Data("one")]))
     });
@@ -60,8 +58,7 @@ fn a_failing_response_is_tried_again_and_each_attempt_is_a_call() {
 
 #[test]
 fn an_error_is_tried_again_as_the_policy_says() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let fails = |n| Answer::Err(io::Error::other(format!("reset {n}")));
     let (attempts, mut service) = retrying(&command, Retry::attempts(3), fails);
     let error = now(call(&mut service, get())).unwrap_err();
@@ -79,8 +76,7 @@ fn an_error_is_tried_again_as_the_policy_says() {
 
 #[test]
 fn no_retry_is_made_without_budget() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let retry = Retry::attempts(10).budget(&RetryBudget::new(0, 2));
     let (attempts, mut service) = retrying(&command, retry, |_| Ok(response(503, [])));
     let mut clone = service.clone();
@@ -92,8 +88,7 @@ fn no_retry_is_made_without_budget() {
 
 #[test]
 fn calls_earn_retries() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let retry = Retry::attempts(2).budget(&RetryBudget::new(50, 0));
     let (attempts, mut service) = retrying(&command, retry, |_| Ok(response(503, [])));
     for _ in 0..4 {
@@ -104,8 +99,7 @@ fn calls_earn_retries() {
 
 #[test]
 fn a_request_that_must_not_be_repeated_is_sent_once() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let (attempts, mut service) = retrying(&command, Retry::attempts(3), |_| Ok(response(503, [])));
     let post = Request::post("/").body(()).unwrap();
     assert_eq!(now(call(&mut service, post)).unwrap().status(), 503);
@@ -123,8 +117,7 @@ impl Clone for Panics {
 
 #[test]
 fn a_request_whose_copy_panics_is_sent_once() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let upstream = service_fn(|_: Request<Panics>| ready(Answer::Ok(response(503, []))));
     let layer = command.retry_layer::<io::Error>(Retry::attempts(3));
     let mut service = layer.layer(command.layer().layer(upstream));
@@ -135,8 +128,7 @@ fn a_request_whose_copy_panics_is_sent_once() {
 
 #[test]
 fn a_pause_is_as_long_as_the_response_asks_and_holds_no_permit() {
-    let (clock, isolation) = still();
-    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let (clock, _isolation, command) = limited(1);
     let (attempts, mut service) = retrying(&command, Retry::attempts(2), |n| {
         let mut answer = response(if n == 1 { 429 } else { 200 }, [Step::Data("one")]);
         answer
@@ -145,8 +137,7 @@ fn a_pause_is_as_long_as_the_response_asks_and_holds_no_permit() {
         Ok(answer)
     });
     let mut waiting = call(&mut service, get());
-    let parker = Parker::new();
-    assert!(with_parker(&parker, |context| waiting.as_mut().poll(context)).is_pending());
+    let parker = parked(waiting.as_mut());
     assert_eq!(active(&command), 0, "the response was dropped");
     clock.advance(SECOND);
     assert!(poll_once(waiting.as_mut()).is_pending());
@@ -159,8 +150,7 @@ fn a_pause_is_as_long_as_the_response_asks_and_holds_no_permit() {
 
 #[test]
 fn a_pause_that_is_too_long_ends_the_retries() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let (attempts, mut service) = retrying(&command, Retry::attempts(2), |_| {
         let mut answer = response(503, []);
         answer
@@ -175,16 +165,14 @@ fn a_pause_that_is_too_long_ends_the_retries() {
 #[test]
 fn stopping_the_isolation_ends_a_pause() {
     for status in [503, 0] {
-        let (_clock, isolation) = still();
-        let command = builder("a").build(&isolation).unwrap();
+        let (_clock, isolation, command) = calm();
         let retry = Retry::attempts(2).backoff(SECOND, 1.0);
         let (attempts, mut service) = retrying(&command, retry, move |_| match status {
             0 => Err(io::Error::other("reset")),
             status => Ok(response(status, [])),
         });
         let mut waiting = call(&mut service, get());
-        let parker = Parker::new();
-        assert!(with_parker(&parker, |context| waiting.as_mut().poll(context)).is_pending());
+        let parker = parked(waiting.as_mut());
         isolation.shutdown_now();
         assert!(parker.park(None));
         let error = now(waiting.as_mut()).unwrap_err();
@@ -198,8 +186,7 @@ fn stopping_the_isolation_ends_a_pause() {
 
 #[test]
 fn dropping_the_future_in_a_pause_ends_it() {
-    let (clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (clock, _isolation, command) = calm();
     let retry = Retry::attempts(2).backoff(SECOND, 1.0);
     let (attempts, mut service) = retrying(&command, retry, |_| Ok(response(503, [])));
     let mut waiting = call(&mut service, get());
@@ -232,8 +219,7 @@ impl Service<Request<()>> for OnceReady {
 
 #[test]
 fn a_service_that_is_not_ready_for_the_retry_ends_the_call() {
-    let (_clock, isolation) = still();
-    let command = builder("a").build(&isolation).unwrap();
+    let (_clock, _isolation, command) = calm();
     let calls = command.layer().layer(OnceReady(Arc::default()));
     let mut service = command.retry_layer(Retry::attempts(3)).layer(calls);
     let error = now(call(&mut service, get())).unwrap_err();

@@ -1,7 +1,7 @@
 //! Doubles of services and bodies, and what the tests ask about a command.
 
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, Ready, ready};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use tidegate_core::{ManualClock, Parker};
 use tidegate_isolate::{Command, CommandBuilder, CommandError, Event, Isolation};
-use tower::Service;
+use tower::util::ServiceFn;
+use tower::{Service, service_fn};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,6 +26,20 @@ pub(crate) fn still() -> (ManualClock, Isolation) {
     (clock, isolation)
 }
 
+/// Builds a command without limits on a clock that stands still.
+pub(crate) fn calm() -> (ManualClock, Isolation, Command) {
+    let (clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    (clock, isolation, command)
+}
+
+/// Builds a command with so many permits on a clock that stands still.
+pub(crate) fn limited(permits: usize) -> (ManualClock, Isolation, Command) {
+    let (clock, isolation) = still();
+    let command = builder("a").permits(permits).build(&isolation).unwrap();
+    (clock, isolation, command)
+}
+
 pub(crate) fn builder(key: &str) -> CommandBuilder<(), std::convert::Infallible> {
     Command::builder(key).group("tests").timeout(SECOND)
 }
@@ -33,6 +48,11 @@ pub(crate) fn builder(key: &str) -> CommandBuilder<(), std::convert::Infallible>
 pub(crate) fn counted(command: &Command) -> Vec<(Event, u64)> {
     let totals = command.snapshot().totals;
     totals.iter().filter(|(_, count)| *count > 0).collect()
+}
+
+/// What is counted of one call that fails so.
+pub(crate) fn failed(event: Event) -> [(Event, u64); 2] {
+    [(event, 1), (Event::ExceptionThrown, 1)]
 }
 
 /// Returns the cause as text, since errors of the system cannot be compared.
@@ -75,6 +95,21 @@ type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error
 /// Polls a body once.
 pub(crate) fn frame<B: Body + Unpin>(body: &mut B) -> Polled<B> {
     Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Polls a future that is pending. The parker is unparked when it is woken.
+pub(crate) fn parked<F: Future>(future: Pin<&mut F>) -> Parker {
+    let parker = Parker::new();
+    assert!(with_parker(&parker, |context| future.poll(context)).is_pending());
+    parker
+}
+
+/// Returns the error of a body that must fail.
+pub(crate) fn failure<B: Body + Unpin>(body: &mut B) -> B::Error {
+    match frame(body) {
+        Poll::Ready(Some(Err(error))) => error,
+        _ => panic!("the body does not fail"),
+    }
 }
 
 /// Polls with a waker that notifies a parker.
@@ -178,6 +213,14 @@ pub(crate) fn response(status: u16, steps: impl IntoIterator<Item = Step>) -> Re
         .status(status)
         .body(Script::new(steps))
         .unwrap()
+}
+
+/// A service that responds to each request with this status and these steps.
+pub(crate) fn responds<E>(
+    status: u16,
+    steps: impl Fn() -> Vec<Step> + Clone,
+) -> ServiceFn<impl Fn(Request<()>) -> Ready<Result<Response<Script>, E>> + Clone> {
+    service_fn(move |_| ready(Ok(response(status, steps()))))
 }
 
 /// Returns headers with one entry.
