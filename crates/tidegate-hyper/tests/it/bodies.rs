@@ -7,7 +7,7 @@ use tidegate_core::ManualClock;
 use tidegate_hyper::Http;
 use tidegate_testkit::until;
 
-use crate::{Site, ask, dial, get, group, group_by, group_with_hook, read_to_end, read_until};
+use crate::{Site, ask, dial, get, group_by, group_with_hook, read_to_end, read_until, sends};
 
 /// The head of a request with a large body.
 fn large(path: &str) -> String {
@@ -16,10 +16,8 @@ fn large(path: &str) -> String {
 
 #[test]
 fn a_body_that_is_never_read_does_not_hold_the_response() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
-    let mut client = dial(&server);
-    client.write_all(large("/hello").as_bytes()).unwrap();
+    let (_site, server) = Site::served();
+    let mut client = sends(&server, large("/hello").as_bytes());
     let response = read_until(&mut client, "hello");
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     // The server does not take the rest: it closes the connection.
@@ -30,10 +28,8 @@ fn a_body_that_is_never_read_does_not_hold_the_response() {
 
 #[test]
 fn a_body_that_is_dropped_half_way_ends_its_connection_after_the_response() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
-    let mut client = dial(&server);
-    client.write_all(large("/first").as_bytes()).unwrap();
+    let (_site, server) = Site::served();
+    let mut client = sends(&server, large("/first").as_bytes());
     let chunk = vec![0; 64 * 1024];
     client.write_all(&chunk).unwrap();
     let response = read_until(&mut client, "first: true");
@@ -48,8 +44,7 @@ fn a_client_that_leaves_in_the_middle_of_its_body_ends_the_request() {
     let site = Site::default();
     let (group, log) = group_with_hook();
     let server = site.serve(Http::new(), &group);
-    let mut client = dial(&server);
-    client.write_all(large("/echo").as_bytes()).unwrap();
+    let mut client = sends(&server, large("/echo").as_bytes());
     client.write_all(&[0; 1000]).unwrap();
     drop(client);
     until("the connection is closed", || server.connections() == 0);
@@ -62,8 +57,7 @@ fn the_deadline_of_a_drain_ends_a_response_that_never_ends() {
     let clock = ManualClock::new();
     let (site, group) = (Site::default(), group_by(&clock));
     let server = site.serve(Http::new(), &group);
-    let mut client = dial(&server);
-    client.write_all(get("/body/hangs").as_bytes()).unwrap();
+    let mut client = sends(&server, get("/body/hangs").as_bytes());
     read_until(&mut client, "part\r\n");
     let drained = server.drain(Duration::from_secs(10));
     clock.advance(Duration::from_secs(9));
@@ -78,10 +72,8 @@ fn the_deadline_of_a_drain_ends_a_response_that_never_ends() {
 
 #[test]
 fn a_client_that_leaves_ends_a_response_that_never_ends() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
-    let mut client = dial(&server);
-    client.write_all(get("/body/hangs").as_bytes()).unwrap();
+    let (site, server) = Site::served();
+    let mut client = sends(&server, get("/body/hangs").as_bytes());
     read_until(&mut client, "part\r\n");
     drop(client);
     site.log.wait_for(1);
@@ -98,8 +90,7 @@ fn a_body_that_panics_or_fails_goes_to_the_hook_and_ends_its_connection() {
         let site = Site::default();
         let (group, log) = group_with_hook();
         let server = site.serve(Http::new(), &group);
-        let mut client = dial(&server);
-        client.write_all(get(path).as_bytes()).unwrap();
+        let mut client = sends(&server, get(path).as_bytes());
         let response = read_to_end(&mut client);
         assert!(!response.ends_with("0\r\n\r\n"), "{path}: {response}");
         log.wait_for(1);

@@ -8,15 +8,14 @@ use tidegate_hyper::Http;
 use tidegate_net::Draining;
 use tidegate_testkit::until;
 
-use crate::{Site, ask, dial, get, group, group_by, read_to_end};
+use crate::{Site, ask, dial, get, group_by, read_to_end, sends};
 
 /// No test waits for it.
 const LATE: Duration = Duration::from_secs(3600);
 
 #[test]
 fn idle_and_fresh_connections_end_at_once() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (_site, server) = Site::served();
     let mut clients: Vec<_> = (0..20).map(|_| dial(&server)).collect();
     for client in clients.iter_mut().step_by(2) {
         ask(client, "/hello", "hello");
@@ -30,11 +29,9 @@ fn idle_and_fresh_connections_end_at_once() {
 
 #[test]
 fn a_request_in_flight_is_answered_and_the_connection_then_closed() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (site, server) = Site::served();
     let release = site.hold_back();
-    let mut client = dial(&server);
-    client.write_all(get("/wait").as_bytes()).unwrap();
+    let mut client = sends(&server, get("/wait").as_bytes());
     site.log.wait_for(1);
     let drained = server.drain(LATE);
     release.succeed(()).unwrap();
@@ -139,8 +136,7 @@ fn the_deadline_ends_a_request_even_if_its_client_may_close_its_half() {
         http1.half_close(true);
     });
     let server = site.serve(http, &group);
-    let mut client = dial(&server);
-    client.write_all(get("/hang").as_bytes()).unwrap();
+    let _client = sends(&server, get("/hang").as_bytes());
     site.log.wait_for(1);
     let drained = server.drain(Duration::from_secs(10));
     clock.advance(Duration::from_secs(10));
@@ -151,11 +147,9 @@ fn the_deadline_ends_a_request_even_if_its_client_may_close_its_half() {
 
 #[test]
 fn connections_that_come_during_a_drain_are_not_served() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (site, server) = Site::served();
     let release = site.hold_back();
-    let mut client = dial(&server);
-    client.write_all(get("/wait").as_bytes()).unwrap();
+    let _client = sends(&server, get("/wait").as_bytes());
     site.log.wait_for(1);
     let drained = server.drain(LATE);
     server.closed().wait().unwrap();

@@ -1,6 +1,5 @@
 //! Services that panic or fail, clients that leave, and time limits.
 
-use std::io::Write;
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -8,7 +7,9 @@ use tidegate_core::ManualClock;
 use tidegate_hyper::Http;
 use tidegate_testkit::until;
 
-use crate::{Site, ask, dial, get, group, group_by, group_with_hook, read_to_end, read_until};
+use crate::{
+    Site, ask, dial, get, group, group_by, group_with_hook, read_to_end, read_until, sends,
+};
 
 #[test]
 fn a_service_that_panics_ends_its_connection_and_the_hook_receives_the_panic() {
@@ -17,8 +18,7 @@ fn a_service_that_panics_ends_its_connection_and_the_hook_receives_the_panic() {
     let server = site.serve(Http::new(), &group);
     let mut other = dial(&server);
     ask(&mut other, "/hello", "hello");
-    let mut client = dial(&server);
-    client.write_all(get("/panic").as_bytes()).unwrap();
+    let mut client = sends(&server, get("/panic").as_bytes());
     assert_eq!(read_to_end(&mut client), "");
     log.wait_for(1);
     let reported = log.take();
@@ -31,8 +31,7 @@ fn the_error_of_a_service_goes_to_the_hook() {
     let site = Site::default();
     let (group, log) = group_with_hook();
     let server = site.serve(Http::new(), &group);
-    let mut client = dial(&server);
-    client.write_all(get("/error").as_bytes()).unwrap();
+    let mut client = sends(&server, get("/error").as_bytes());
     assert_eq!(read_to_end(&mut client), "");
     log.wait_for(1);
     let reported = log.take();
@@ -41,11 +40,9 @@ fn the_error_of_a_service_goes_to_the_hook() {
 
 #[test]
 fn a_client_that_leaves_ends_the_request() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (site, server) = Site::served();
     for half in [false, true] {
-        let mut client = dial(&server);
-        client.write_all(get("/hang").as_bytes()).unwrap();
+        let client = sends(&server, get("/hang").as_bytes());
         site.log.wait_for(1);
         match half {
             true => client.shutdown(Shutdown::Write).unwrap(),
@@ -65,8 +62,7 @@ fn a_client_that_has_closed_its_half_is_answered_if_that_is_allowed() {
     });
     let server = site.serve(http, &group);
     let release = site.hold_back();
-    let mut client = dial(&server);
-    client.write_all(get("/wait").as_bytes()).unwrap();
+    let mut client = sends(&server, get("/wait").as_bytes());
     client.shutdown(Shutdown::Write).unwrap();
     site.log.wait_for(1);
     release.succeed(()).unwrap();
@@ -76,11 +72,9 @@ fn a_client_that_has_closed_its_half_is_answered_if_that_is_allowed() {
 
 #[test]
 fn a_client_that_resets_in_the_middle_of_a_response_ends_only_itself() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (_site, server) = Site::served();
     for _ in 0..10 {
-        let mut client = dial(&server);
-        client.write_all(get("/large").as_bytes()).unwrap();
+        let mut client = sends(&server, get("/large").as_bytes());
         read_until(&mut client, "x");
         drop(client);
     }

@@ -11,7 +11,7 @@ use tidegate_net::Server;
 use tidegate_testkit::until;
 
 use crate::http2::{PREFACE, begin, request};
-use crate::{Site, ask, dial, get, group, group_by, group_with_hook, read_to_end, read_until};
+use crate::{Site, ask, dial, get, group_by, group_with_hook, read_to_end, read_until, sends};
 
 /// No test waits for it.
 const LATE: Duration = Duration::from_secs(3600);
@@ -57,12 +57,6 @@ const STATES: [(&str, Enter); 10] = [
     }),
 ];
 
-fn sends(server: &Server, bytes: &[u8]) -> TcpStream {
-    let mut client = dial(server);
-    client.write_all(bytes).unwrap();
-    client
-}
-
 /// Waits until the service runs.
 fn heard(client: TcpStream, site: &Site) -> TcpStream {
     site.log.wait_for(1);
@@ -101,8 +95,7 @@ fn read_to_end_lossy(client: &mut TcpStream) -> usize {
 
 #[test]
 fn a_service_may_drain_its_own_server() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (_site, server) = Site::served();
     let mut idle = dial(&server);
     ask(&mut idle, "/hello", "hello");
     let mut client = sends(&server, get("/drain").as_bytes());
@@ -114,8 +107,7 @@ fn a_service_may_drain_its_own_server() {
 
 #[test]
 fn a_service_may_end_its_own_connection_by_a_drain() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (_site, server) = Site::served();
     let mut client = sends(&server, get("/drain/now").as_bytes());
     assert_eq!(read_to_end(&mut client), "");
     server.drain(LATE).wait().unwrap();

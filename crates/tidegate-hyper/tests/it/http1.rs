@@ -4,12 +4,11 @@ use std::io::Write;
 
 use tidegate_hyper::Http;
 
-use crate::{Site, ask, dial, get, group, read_to_end, read_until};
+use crate::{Site, ask, dial, get, read_to_end, read_until, sends};
 
 #[test]
 fn requests_on_one_connection_are_served_in_order() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (_site, server) = Site::served();
     let mut client = dial(&server);
     for n in [0, 1, 50_000, 1_000_000] {
         let head = format!("POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: {n}\r\n\r\n");
@@ -46,10 +45,8 @@ fn a_head_may_come_byte_by_byte() {
 
 #[test]
 fn a_large_response_reaches_a_client_that_reads_slowly() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
-    let mut client = dial(&server);
-    client.write_all(get("/large").as_bytes()).unwrap();
+    let (_site, server) = Site::served();
+    let mut client = sends(&server, get("/large").as_bytes());
     // Another connection of the same loop is served meanwhile.
     ask(&mut dial(&server), "/hello", "hello");
     let response = read_until(&mut client, &"x".repeat(8 << 20));
@@ -63,11 +60,9 @@ fn a_large_response_reaches_a_client_that_reads_slowly() {
 
 #[test]
 fn what_is_not_http_is_answered_with_400_and_closed() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (_site, server) = Site::served();
     for bad in ["hello\r\n\r\n", "GET\r\n\r\n", "\0\0\0\0"] {
-        let mut client = dial(&server);
-        client.write_all(bad.as_bytes()).unwrap();
+        let mut client = sends(&server, bad.as_bytes());
         client.shutdown(std::net::Shutdown::Write).unwrap();
         let response = read_to_end(&mut client);
         let refused = response.is_empty() || response.starts_with("HTTP/1.1 400");
@@ -78,8 +73,7 @@ fn what_is_not_http_is_answered_with_400_and_closed() {
 
 #[test]
 fn a_request_that_asks_for_a_close_gets_it() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (_site, server) = Site::served();
     let mut client = dial(&server);
     client
         .write_all(b"GET /hello HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")

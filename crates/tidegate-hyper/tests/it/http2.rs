@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::ManualClock;
 use tidegate_hyper::Http;
 
-use crate::{Site, dial, group, group_by, group_with_hook, read_to_end};
+use crate::{Site, dial, group_by, group_with_hook, read_to_end};
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -80,8 +80,7 @@ fn body_of(client: &mut TcpStream, stream: u32) -> String {
 
 #[test]
 fn requests_of_one_connection_are_served_at_the_same_time() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (site, server) = Site::served();
     let release = site.hold_back();
     let mut client = begin(dial(&server));
     client.write_all(&request(1, "/wait")).unwrap();
@@ -130,8 +129,7 @@ fn a_service_that_panics_ends_its_stream_and_not_the_others() {
 
 #[test]
 fn a_drain_sends_goaway_and_lets_requests_finish() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (site, server) = Site::served();
     let release = site.hold_back();
     let mut client = begin(dial(&server));
     client.write_all(&request(1, "/wait")).unwrap();
@@ -195,8 +193,7 @@ fn requests_that_hang_end_with_their_connection() {
 
 #[test]
 fn a_stream_that_its_client_resets_ends_its_request_and_not_the_others() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (site, server) = Site::served();
     let mut client = begin(dial(&server));
     client.write_all(&request(1, "/hang")).unwrap();
     site.log.wait_for(1);
@@ -224,8 +221,7 @@ fn a_body_that_panics_ends_its_stream_and_not_the_others() {
 
 #[test]
 fn a_preface_that_goes_wrong_is_not_http() {
-    let (site, group) = (Site::default(), group());
-    let server = site.serve(Http::new(), &group);
+    let (_site, server) = Site::served();
     let mut client = dial(&server);
     client
         .write_all(b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n")

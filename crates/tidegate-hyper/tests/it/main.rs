@@ -50,6 +50,12 @@ fn dial(server: &Server) -> TcpStream {
 }
 
 /// Returns the text of a request without a body.
+fn sends(server: &Server, bytes: &[u8]) -> TcpStream {
+    let mut client = dial(server);
+    client.write_all(bytes).unwrap();
+    client
+}
+
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
 }

@@ -182,6 +182,13 @@ impl Site {
         server
     }
 
+    /// A site and its server, on a loop of their own.
+    pub(crate) fn served() -> (Self, Server) {
+        let site = Self::default();
+        let server = site.serve(Http::new(), &crate::group());
+        (site, server)
+    }
+
     /// Serves one channel in memory.
     pub(crate) fn embedded(&self, http: Http) -> EmbeddedChannel {
         let site = self.clone();
