@@ -27,33 +27,22 @@ pub(crate) struct Everything {
 
 pub(crate) fn everything() -> Everything {
     let exporter = Exporter::new();
-    let group = EventLoopGroup::builder("loops")
-        .loops(2)
-        .build()
-        .expect("the settings are valid");
-    group
-        .submit(|| ())
-        .expect("the settings are valid")
-        .wait()
-        .expect("the settings are valid");
+    let group = EventLoopGroup::builder("loops").loops(2).build().unwrap();
+    group.submit(|| ()).unwrap().wait().unwrap();
     exporter.add(group);
     let workers = WorkerPool::builder("workers").max(8).measure_times();
-    let workers = workers.build().expect("the settings are valid");
+    let workers = workers.build().unwrap();
     let config = RoamingConfig::new(Arc::new(workers.clone()));
     let roaming = EventLoop::builder("roaming")
         .build_roaming(&config)
-        .expect("the settings are valid");
-    roaming
-        .submit(|| ())
-        .expect("the settings are valid")
-        .wait()
-        .expect("the settings are valid");
+        .unwrap();
+    roaming.submit(|| ()).unwrap().wait().unwrap();
     exporter.add(roaming);
     exporter.add(workers);
     exporter.add(WheelTimer::new());
-    let net = tidegate_net::pinned("net", 1).expect("the settings are valid");
+    let net = tidegate_net::pinned("net", 1).unwrap();
     let server = Server::builder(&net).pipeline(|p| p).bind("127.0.0.1:0");
-    exporter.add(server.wait().expect("the settings are valid"));
+    exporter.add(server.wait().unwrap());
     exporter.add(net);
     exporter.add(http());
     let (isolation, prices) = isolation();
@@ -63,36 +52,34 @@ pub(crate) fn everything() -> Everything {
 
 /// A server that has refused one request and served two.
 fn http() -> HttpServer {
-    let web = tidegate_net::pinned("web", 1).expect("the settings are valid");
+    let web = tidegate_net::pinned("web", 1).unwrap();
     let server = tidegate_http::serve(&web, "127.0.0.1:0", |_, response| response.body("hello"));
-    let server = server.wait().expect("the settings are valid");
-    let mut client = TcpStream::connect(server.local_addr()).expect("it listens");
+    let server = server.wait().unwrap();
+    let mut client = TcpStream::connect(server.local_addr()).unwrap();
     let good = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let requests = format!("{good}{good}GET / HTTP/1.1\r\n\r\n");
-    client.write_all(requests.as_bytes()).expect("it reads");
+    client.write_all(requests.as_bytes()).unwrap();
     let mut responses = String::new();
-    client.read_to_string(&mut responses).expect("it responds");
+    client.read_to_string(&mut responses).unwrap();
     assert_eq!(responses.matches("HTTP/1.1 ").count(), 3, "{responses}");
     server
 }
 
 /// One command on permits, one on threads.
 fn isolation() -> (Isolation, Command<u32, String>) {
-    let isolation = Isolation::builder()
-        .build()
-        .expect("the settings are valid");
+    let isolation = Isolation::builder().build().unwrap();
     let prices: Command<u32, String> = Command::builder("prices")
         .group("catalog")
         .build(&isolation)
-        .expect("the settings are valid");
+        .unwrap();
     prices
         .configure(|c| c.permits = PermitConfig::default())
-        .expect("the settings are valid");
+        .unwrap();
     let stock: Command<u32, String> = Command::builder("stock")
         .group("cata\"log\\\n")
         .threads(PoolConfig::default())
         .build(&isolation)
-        .expect("the settings are valid");
+        .unwrap();
     assert_eq!(prices.run(|_| Ok(1)), Ok(1));
     assert!(prices.run(|_| Err("no".to_owned())).is_err());
     assert_eq!(stock.run(|_| Ok(2)), Ok(2));

@@ -30,13 +30,14 @@ const NAMES: [&str; 8] = [
 ];
 
 fn isolation() -> Isolation {
-    let isolation = Isolation::builder().clock(ManualClock::new()).build();
-    isolation.expect("the settings are valid")
+    Isolation::builder()
+        .clock(ManualClock::new())
+        .build()
+        .unwrap()
 }
 
 fn command(isolation: &Isolation, key: &str) -> Command<u32, String> {
-    let command = Command::builder(key).group(key).build(isolation);
-    command.expect("the settings are valid")
+    Command::builder(key).group(key).build(isolation).unwrap()
 }
 
 #[test]
@@ -46,7 +47,7 @@ fn hostile_names_reach_the_reader_unchanged() {
     for name in NAMES {
         let on_threads = Command::<u32, String>::builder(name).group(name);
         let on_threads = on_threads.threads(PoolConfig::default()).build(&isolation);
-        on_threads.expect("any text is a key");
+        on_threads.unwrap();
     }
     exporter.add(isolation.clone());
     exporter.add(EventLoop::builder("loop\"\n\\").build().unwrap());

@@ -78,19 +78,16 @@ struct Shop {
 /// One command on permits and one on threads. Each was called, and the bucket has closed.
 fn shop() -> Shop {
     let clock = ManualClock::new();
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .build()
-        .expect("the settings are valid");
+    let isolation = Isolation::builder().clock(&clock).build().unwrap();
     let prices: Command<u32, String> = Command::builder("prices")
         .group("cata\"log\n")
         .build(&isolation)
-        .expect("the settings are valid");
+        .unwrap();
     let stock: Command<u32, String> = Command::builder("stock")
         .group("catalog")
         .threads(PoolConfig::default())
         .build(&isolation)
-        .expect("the settings are valid");
+        .unwrap();
     let during = clock.clone();
     let slow = prices.run(move |_| {
         during.advance(Duration::from_millis(40));
