@@ -1,6 +1,5 @@
 //! Requests and responses.
 
-use tidegate_core::{Collect, Metric, MetricVisitor};
 use tidegate_http::client::Phase;
 use tidegate_http::codec::Method;
 use tidegate_testkit::{Log, block_on};
@@ -22,12 +21,10 @@ fn a_request_has_its_fields_in_order_and_the_length_of_its_body() {
         "POST /a?b=c HTTP/1.1\r\nHost: {host}\r\nX-One: 1\r\nx-two: 2\r\nContent-Length: 5\r\n\r\nhello"
     );
     assert_eq!(peer.request(), expected);
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    peer.finish(call);
     let call = client.get(upstream.url("")).field("Host", "other").send();
     assert_eq!(peer.request(), "GET / HTTP/1.1\r\nHost: other\r\n\r\n");
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    peer.finish(call);
 }
 
 #[test]
@@ -56,9 +53,7 @@ fn the_server_of_this_crate_and_the_client_understand_each_other() {
 #[test]
 fn a_body_comes_in_pieces_and_has_trailers() {
     let (upstream, client) = (Upstream::new(), client());
-    let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let (call, mut peer) = upstream.call(&client);
     peer.respond("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     let mut body = call.wait().unwrap().into_body();
     for piece in ["one", "two"] {
@@ -75,9 +70,7 @@ fn a_body_comes_in_pieces_and_has_trailers() {
 fn a_large_body_waits_for_its_reader_and_arrives_whole() {
     const SIZE: usize = 4 << 20;
     let (upstream, client) = (Upstream::new(), client());
-    let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let (call, mut peer) = upstream.call(&client);
     let writer = std::thread::spawn(move || {
         peer.respond(&format!(
             "HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n"
@@ -100,8 +93,7 @@ fn a_large_body_is_sent_whole() {
     let call = client.put(upstream.url("/")).body(vec![b'x'; SIZE]).send();
     let mut peer = upstream.accept();
     let request = peer.request();
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    peer.finish(call);
     assert_eq!(request.bytes().filter(|byte| *byte == b'x').count(), SIZE);
 }
 
@@ -201,28 +193,12 @@ fn a_client_of_a_unix_socket_sends_its_requests_there() {
 
 #[test]
 fn the_share_of_reused_connections_is_a_metric() {
-    #[derive(Default)]
-    struct Seen(Vec<(String, f64)>);
-    impl MetricVisitor for Seen {
-        fn counter(&mut self, _: Metric, labels: &[(&str, &str)], value: f64) {
-            self.0.push((labels[0].1.to_owned(), value));
-        }
-        fn gauge(&mut self, _: Metric, _: &[(&str, &str)], _: f64) {}
-        fn histogram(&mut self, _: Metric, _: &[(&str, &str)], _: &[(f64, u64)], _: f64) {}
-    }
     let (upstream, client) = (Upstream::new(), client());
     let mut peer = None;
     for _ in 0..3 {
         let call = client.get(upstream.url("/")).send();
         let peer = peer.get_or_insert_with(|| upstream.accept());
-        peer.request();
-        peer.respond(OK);
-        assert_eq!(text(call), "ok");
+        peer.serve(call);
     }
-    let mut seen = Seen::default();
-    client.collect(&mut seen);
-    assert_eq!(
-        seen.0,
-        [("reused".to_owned(), 2.0), ("new".to_owned(), 1.0)]
-    );
+    assert_eq!(Counts::of(&client), (2.0, 1.0));
 }

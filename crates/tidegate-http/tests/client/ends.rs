@@ -15,9 +15,7 @@ fn a_server_that_stays_silent_ends_by_the_time_of_its_phase() {
         .body_timeout(7 * SECOND)
         .build();
     let upstream = Upstream::new();
-    let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let (call, mut peer) = upstream.call(&client);
     clock.advance(6 * SECOND);
     let why = error(call);
     assert!(
@@ -25,9 +23,7 @@ fn a_server_that_stays_silent_ends_by_the_time_of_its_phase() {
         "{why}"
     );
     peer.wait_closed();
-    let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let (call, mut peer) = upstream.call(&client);
     peer.respond("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsome");
     let mut body = call.wait().unwrap().into_body();
     assert_eq!(block_on("a piece", body.next()).unwrap().unwrap(), "some");
@@ -44,8 +40,7 @@ fn the_time_of_a_whole_call_covers_every_phase() {
     let upstream = Upstream::new();
     let running = client.get(upstream.url("/")).send();
     let waiting = client.get(upstream.url("/")).timeout(3 * SECOND).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let mut peer = upstream.accept_request();
     clock.advance(4 * SECOND);
     let why = error(waiting);
     assert!(
@@ -74,8 +69,7 @@ fn a_cancelled_call_closes_its_connection_and_the_next_call_gets_the_place() {
     peer.wait_closed();
     let mut peer = upstream.accept();
     assert!(peer.request().starts_with("GET /third"));
-    peer.respond(OK);
-    assert_eq!(text(third), "ok");
+    peer.finish(third);
 }
 
 #[test]
@@ -83,9 +77,7 @@ fn a_body_that_is_dropped_or_too_large_closes_the_connection() {
     let client = builder().max_connections(1).build();
     let upstream = Upstream::new();
     for collect in [false, true] {
-        let call = client.get(upstream.url("/")).send();
-        let mut peer = upstream.accept();
-        peer.request();
+        let (call, mut peer) = upstream.call(&client);
         peer.respond("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsome");
         let response = call.wait().unwrap();
         match collect {
@@ -119,9 +111,7 @@ fn a_body_that_ends_early_or_breaks_the_rules_is_an_error() {
         ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "violates"),
     ];
     for (response, what) in table {
-        let call = client.get(upstream.url("/")).send();
-        let mut peer = upstream.accept();
-        peer.request();
+        let (call, mut peer) = upstream.call(&client);
         peer.respond(response);
         drop(peer);
         let why = match call.wait() {
@@ -141,9 +131,7 @@ fn a_body_that_ends_early_or_breaks_the_rules_is_an_error() {
 #[test]
 fn a_body_without_a_length_ends_with_the_connection() {
     let (upstream, client) = (Upstream::new(), client());
-    let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let (call, mut peer) = upstream.call(&client);
     peer.respond("HTTP/1.1 200 OK\r\n\r\nall of it");
     drop(peer);
     assert_eq!(text(call), "all of it");
@@ -154,17 +142,13 @@ fn idle_connections_end_with_the_last_client_and_calls_go_on() {
     let group = group(1);
     let (upstream, client) = (Upstream::new(), Client::builder(&group).build());
     let call = client.get(upstream.url("/")).send();
-    let mut idle = upstream.accept();
-    idle.request();
+    let mut idle = upstream.accept_request();
     let running = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
-    idle.respond(OK);
-    assert_eq!(text(call), "ok");
+    let mut peer = upstream.accept_request();
+    idle.finish(call);
     drop(client);
     idle.wait_closed();
-    peer.respond(OK);
-    assert_eq!(text(running), "ok");
+    peer.finish(running);
 }
 
 #[test]
@@ -172,8 +156,7 @@ fn a_call_ends_when_its_loops_do() {
     let group = group(1);
     let (upstream, client) = (Upstream::new(), Client::builder(&group).build());
     let running = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let _peer = upstream.accept_request();
     group
         .shutdown(tidegate_loop::Quiet::none(PATIENCE))
         .wait()
@@ -188,8 +171,5 @@ fn the_loops_stay_while_a_call_is_outstanding() {
     let (upstream, client) = (Upstream::new(), client());
     let call = client.get(upstream.url("/")).send();
     drop(client);
-    let mut peer = upstream.accept();
-    peer.request();
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    upstream.accept().serve(call);
 }

@@ -194,14 +194,12 @@ fn an_upstream_that_ends_is_reported_with_what_can_be_done() {
     let upstream = Upstream::new();
     let mut fixture = Fixture::new(&upstream);
     fixture.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let mut peer = upstream.accept();
-    peer.request();
+    let peer = upstream.accept_request();
     drop(peer);
     fixture.expect("failed, safe to retry: false\n");
     // The permit is free again.
     fixture.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let mut peer = upstream.accept();
-    peer.request();
+    let mut peer = upstream.accept_request();
     peer.respond("HTTP/1.1 204 No Content\r\n\r\n");
     fixture.expect("204 Empty\n\nend\n");
 }

@@ -38,8 +38,7 @@ fn a_body_is_sent_when_the_server_asks_for_it() {
         );
         peer.respond(CONTINUE);
         read_exactly(peer, "hello");
-        peer.respond(OK);
-        assert_eq!(text(call), "ok", "the connection is used again");
+        peer.finish(call);
     }
 }
 
@@ -58,8 +57,7 @@ fn a_body_is_sent_after_a_while_to_a_server_that_does_not_ask() {
     read_exactly(&mut peer, "hello");
     // It comes too late, and changes nothing.
     peer.respond(CONTINUE);
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    peer.finish(call);
 }
 
 #[test]
@@ -96,8 +94,7 @@ fn pieces_of_a_streamed_body_wait_too() {
     head_alone(&mut peer);
     peer.respond(CONTINUE);
     read_exactly(&mut peer, "5\r\nhello\r\n0\r\n\r\n");
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    peer.finish(call);
     writer.join().unwrap();
 }
 
@@ -108,8 +105,7 @@ fn a_request_without_a_body_expects_nothing() {
     let mut peer = upstream.accept();
     let head = peer.request();
     assert!(!head.contains("Expect"), "{head}");
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    peer.finish(call);
 }
 
 #[test]
@@ -118,9 +114,7 @@ fn a_server_that_closes_instead_of_asking_gets_the_request_once_more_if_that_is_
     let (upstream, client) = (Upstream::new(), builder.build());
     let call = client.get(upstream.url("/")).send();
     let mut peer = upstream.accept();
-    peer.request();
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    peer.serve(call);
     let call = client
         .put(upstream.url("/"))
         .body("hello")
@@ -132,6 +126,5 @@ fn a_server_that_closes_instead_of_asking_gets_the_request_once_more_if_that_is_
     head_alone(&mut peer);
     peer.respond(CONTINUE);
     read_exactly(&mut peer, "hello");
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    peer.finish(call);
 }

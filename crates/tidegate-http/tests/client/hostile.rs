@@ -6,22 +6,6 @@ use tidegate_promise::Failure;
 
 use crate::*;
 
-/// A response, and what is expected of the error.
-struct Case {
-    what: &'static str,
-    response: Vec<u8>,
-    phase: Phase,
-}
-
-fn case(what: &'static str, response: impl Into<Vec<u8>>, phase: Phase) -> Case {
-    let response = response.into();
-    Case {
-        what,
-        response,
-        phase,
-    }
-}
-
 fn chunked(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}")
 }
@@ -29,8 +13,7 @@ fn chunked(body: &str) -> String {
 /// Makes a call to a server that responds with these bytes and leaves the connection open.
 fn call(upstream: &Upstream, client: &Client, response: &[u8]) -> ClientError {
     let call = client.get(upstream.url("/path")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let mut peer = upstream.accept_request();
     // The client may end the connection before it has read everything.
     let _ = peer.0.write_all(response);
     let why = match call.wait() {
@@ -46,93 +29,70 @@ fn call(upstream: &Upstream, client: &Client, response: &[u8]) -> ClientError {
 
 #[test]
 fn responses_that_are_no_http_are_errors_and_their_connections_are_closed() {
-    use Phase::{Body, Head};
     let long = "x".repeat(64 * 1024);
-    let cases = [
-        case("SSH", "SSH-2.0-OpenSSH_9.2\r\n\r\n", Head),
-        case("SMTP", "220 mail ESMTP\r\n\r\n", Head),
-        case("HTTP/0.9", "<html>hello</html>\r\n\r\n", Head),
-        case(
+    let fields = |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+    let text = str::to_owned;
+    let heads = [
+        ("SSH", text("SSH-2.0-OpenSSH_9.2\r\n\r\n")),
+        ("SMTP", text("220 mail ESMTP\r\n\r\n")),
+        ("HTTP/0.9", text("<html>hello</html>\r\n\r\n")),
+        (
             "HTTP/2",
-            b"\0\0\x12\x04\0\0\0\0\0\0\x03\0\0\0\x64\0\x04\0\0".to_vec(),
-            Head,
+            text("\0\0\x12\x04\0\0\0\0\0\0\x03\0\0\0\x64\0\x04\0\0"),
         ),
-        case("a TLS alert", b"\x15\x03\x01\0\x02\x02\x46".to_vec(), Head),
-        case("zeros", vec![0; 100], Head),
-        case("another version", "HTTP/3.0 200 OK\r\n\r\n", Head),
-        case("a short status", "HTTP/1.1 20 OK\r\n\r\n", Head),
-        case("a long status", "HTTP/1.1 2000 OK\r\n\r\n", Head),
-        case("no colon", "HTTP/1.1 200 OK\r\nfield\r\n\r\n", Head),
-        case(
-            "a folded line",
-            "HTTP/1.1 200 OK\r\na: b\r\n c\r\n\r\n",
-            Head,
-        ),
-        case("a bare line feed", "HTTP/1.1 200 OK\na: b\n\n", Head),
-        case("a long line", format!("HTTP/1.1 200 {long}"), Head),
-        case(
-            "a long field",
-            format!("HTTP/1.1 200 OK\r\na: {long}"),
-            Head,
-        ),
-        case(
-            "many fields",
-            format!("HTTP/1.1 200 OK\r\n{}", "a: b\r\n".repeat(9000)),
-            Head,
-        ),
-        case(
+        ("a TLS alert", text("\x15\x03\x01\0\x02\x02\x46")),
+        ("zeros", "\0".repeat(100)),
+        ("another version", text("HTTP/3.0 200 OK\r\n\r\n")),
+        ("a short status", text("HTTP/1.1 20 OK\r\n\r\n")),
+        ("a long status", text("HTTP/1.1 2000 OK\r\n\r\n")),
+        ("no colon", fields("field")),
+        ("a folded line", fields("a: b\r\n c")),
+        ("a bare line feed", text("HTTP/1.1 200 OK\na: b\n\n")),
+        ("a long line", format!("HTTP/1.1 200 {long}")),
+        ("a long field", fields(&format!("a: {long}"))),
+        ("many fields", fields(&"a: b\r\n".repeat(9000))),
+        (
             "two lengths",
-            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
-            Head,
+            fields("Content-Length: 1\r\nContent-Length: 2"),
         ),
-        case(
-            "a list",
-            "HTTP/1.1 200 OK\r\nContent-Length: 1, 2\r\n\r\nab",
-            Head,
+        ("a list", fields("Content-Length: 1, 2")),
+        ("a sign", fields("Content-Length: -1")),
+        ("another sign", fields("Content-Length: +2")),
+        ("two numbers", fields("Content-Length: 2 2")),
+        ("another base", fields("Content-Length: 0x2")),
+        ("a space before a colon", fields("Content-Length : 2")),
+        ("a folded first line", fields(" Content-Length: 2")),
+        ("a bare return", fields("X: a\rContent-Length: 2")),
+        ("a control byte", fields("X: a\0b")),
+        (
+            "chunked twice",
+            fields("Transfer-Encoding: chunked, chunked"),
         ),
-        case(
-            "a sign",
-            "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-            Head,
-        ),
-        case(
+        ("another coding", fields("Transfer-Encoding: xchunked")),
+        (
             "an overflow",
-            "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n",
-            Head,
+            fields("Content-Length: 99999999999999999999"),
         ),
-        case(
+        (
             "both",
-            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-            Head,
-        ),
-        case("no digit", chunked("zz\r\n"), Body),
-        case("a large chunk", chunked("fffffffffffffffff\r\n"), Body),
-        case("a long size", chunked(&"0".repeat(100_000)), Body),
-        case(
-            "long extensions",
-            chunked(&format!("1;{long}\r\na\r\n")),
-            Body,
-        ),
-        case(
-            "long trailers",
-            chunked(&format!("0\r\na: {long}\r\n\r\n")),
-            Body,
-        ),
-        case("no line end", chunked("1\r\nab\r\n"), Body),
-        case(
-            "too much for the caller",
-            chunked(&format!("200000\r\n{}", long.repeat(32))),
-            Body,
+            fields("Content-Length: 1\r\nTransfer-Encoding: chunked"),
         ),
     ];
+    let too_much = "too much for the caller";
+    let bodies = [
+        ("no digit", chunked("zz\r\n")),
+        ("a large chunk", chunked("fffffffffffffffff\r\n")),
+        ("a long size", chunked(&"0".repeat(100_000))),
+        ("long extensions", chunked(&format!("1;{long}\r\na\r\n"))),
+        ("long trailers", chunked(&format!("0\r\na: {long}\r\n\r\n"))),
+        ("no line end", chunked("1\r\nab\r\n")),
+        (too_much, chunked(&format!("200000\r\n{}", long.repeat(32)))),
+    ];
+    let heads = heads.map(|case| (case, Phase::Head));
+    let bodies = bodies.map(|case| (case, Phase::Body));
     let (upstream, client) = (Upstream::new(), client());
-    for Case {
-        what,
-        response,
-        phase,
-    } in cases
-    {
-        let why = call(&upstream, &client, &response);
+    for ((what, response), phase) in heads.into_iter().chain(bodies) {
+        let why = call(&upstream, &client, response.as_bytes());
         let text = why.to_string();
         assert_eq!(why.phase(), phase, "{what}: {text}");
         assert!(why.was_sent() && !why.is_safe_to_retry(), "{what}: {text}");
@@ -142,14 +102,11 @@ fn responses_that_are_no_http_are_errors_and_their_connections_are_closed() {
             "{what}: {text}"
         );
         let ours = why.side() == Side::Caller;
-        assert_eq!(ours, what == "too much for the caller", "{what}: {text}");
+        assert_eq!(ours, what == too_much, "{what}: {text}");
     }
     // The client is as good as before.
     let last = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
-    peer.respond(OK);
-    assert_eq!(text(last), "ok");
+    upstream.accept().serve(last);
 }
 
 #[test]
@@ -173,9 +130,7 @@ fn a_server_that_speaks_first_is_not_understood() {
 #[test]
 fn a_response_in_single_bytes_is_understood() {
     let (upstream, client) = (Upstream::new(), client());
-    let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let (call, mut peer) = upstream.call(&client);
     peer.0.set_nodelay(true).unwrap();
     for byte in chunked("2;a=b\r\nok\r\n0\r\nx: y\r\n\r\n").bytes() {
         peer.0.write_all(&[byte]).unwrap();

@@ -75,9 +75,7 @@ fn a_full_pool_refuses_at_once() {
     assert_eq!(why.phase(), Phase::Wait);
     let mut peer = upstream.accept();
     for call in [running, waiting] {
-        peer.request();
-        peer.respond(OK);
-        assert_eq!(text(call), "ok");
+        peer.serve(call);
     }
 }
 
@@ -129,9 +127,7 @@ fn a_cancelled_connect_keeps_its_place_until_its_socket_is_closed() {
     if peer.0.peek(&mut first).unwrap_or(0) == 0 {
         peer = upstream.accept();
     }
-    peer.request();
-    peer.respond(OK);
-    assert_eq!(text(waiting), "ok");
+    peer.serve(waiting);
 }
 
 #[test]
@@ -158,8 +154,7 @@ fn a_call_that_leaves_while_its_name_is_resolved_frees_its_place_at_once() {
     assert!(promise.succeed(vec![address]).is_ok());
     let mut peer = upstream.accept();
     assert!(peer.request().starts_with("GET /stays "));
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    peer.finish(call);
 }
 
 #[test]
@@ -187,8 +182,5 @@ fn the_addresses_of_a_name_are_tried_under_one_permit() {
     let call = client.get("http://name.test/").send();
     // The second address is tried 250 ms later, without a second permit.
     clock.advance(Duration::from_millis(300));
-    let mut peer = upstream.accept();
-    peer.request();
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    upstream.accept().serve(call);
 }

@@ -6,6 +6,9 @@
     reason = "in a test an unwrap is an assertion; some servers are threads of their own"
 )]
 
+#[cfg(feature = "tls")]
+#[path = "../authority/mod.rs"]
+mod authority;
 mod calls;
 mod ends;
 mod exchanges;
@@ -26,7 +29,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use tidegate_core::ManualClock;
+use tidegate_core::{Collect, ManualClock, Metric, MetricVisitor};
 use tidegate_http::client::{Client, ClientBuilder, ClientError, Response};
 use tidegate_net::NetGroup;
 use tidegate_promise::{CancelOnDrop, Completion};
@@ -52,6 +55,26 @@ impl Upstream {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Peer(stream)
     }
+
+    /// Accepts a connection and reads a request.
+    fn accept_request(&self) -> Peer {
+        let mut peer = self.accept();
+        peer.request();
+        peer
+    }
+
+    /// Begins a call on a new connection and reads its request.
+    fn call(&self, client: &Client) -> (CancelOnDrop<Response>, Peer) {
+        let call = client.get(self.url("/")).send();
+        (call, self.accept_request())
+    }
+
+    /// Makes a call whose connection is idle afterwards.
+    fn warm(&self, client: &Client) -> Peer {
+        let (call, mut peer) = self.call(client);
+        peer.finish(call);
+        peer
+    }
 }
 
 /// One connection of a server.
@@ -67,6 +90,18 @@ impl Peer {
         let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
         self.0.read_exact(&mut body).unwrap();
         head + &String::from_utf8(body).unwrap()
+    }
+
+    /// Reads the request of a call and responds to it.
+    fn serve(&mut self, call: CancelOnDrop<Response>) {
+        self.request();
+        self.finish(call);
+    }
+
+    /// Responds to a call whose request was read.
+    fn finish(&mut self, call: CancelOnDrop<Response>) {
+        self.respond(OK);
+        assert_eq!(text(call), "ok");
     }
 
     fn respond(&mut self, response: &str) {
@@ -124,6 +159,34 @@ fn client() -> Client {
 fn text(response: CancelOnDrop<Response>) -> String {
     let body = response.wait().unwrap().collect(1 << 20).wait().unwrap();
     String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// How many requests of a client were on connections that were used before, and on new ones.
+#[derive(Default)]
+struct Counts {
+    reused: f64,
+    new: f64,
+}
+
+impl Counts {
+    fn of(client: &Client) -> (f64, f64) {
+        let mut counts = Self::default();
+        client.collect(&mut counts);
+        (counts.reused, counts.new)
+    }
+}
+
+impl MetricVisitor for Counts {
+    fn counter(&mut self, _: Metric, labels: &[(&str, &str)], value: f64) {
+        match labels[0].1 {
+            "reused" => self.reused += value,
+            _ => self.new += value,
+        }
+    }
+
+    fn gauge(&mut self, _: Metric, _: &[(&str, &str)], _: f64) {}
+
+    fn histogram(&mut self, _: Metric, _: &[(&str, &str)], _: &[(f64, u64)], _: f64) {}
 }
 
 /// Waits for a failure.

@@ -2,7 +2,6 @@
 
 use std::sync::mpsc::{Sender, channel};
 
-use tidegate_core::{Collect, Metric, MetricVisitor};
 use tidegate_http::client::{Exchange, ExchangeHandler, Flow, Upstream as Target};
 use tidegate_http::codec::{
     BodyFraming, BodyLimits, HeadLimits, HeadTable, OwnedRequestHead, RequestDecoder, ResponseHead,
@@ -36,35 +35,18 @@ fn call_on(group: &NetGroup, at: usize, client: &Client, request: Request) -> Co
     called.unwrap_or_else(|_| panic!("the loop runs"))
 }
 
+/// Makes a call on the first loop. Its connection is idle there afterwards.
+fn idle_on_the_first(group: &NetGroup, client: &Client, upstream: &Upstream) -> Peer {
+    let call = call_on(group, 0, client, Request::Get(upstream.url("/")));
+    let mut peer = upstream.accept_request();
+    peer.respond(OK);
+    assert_eq!(call.wait().unwrap(), "ok");
+    peer
+}
+
 enum Request {
     Get(String),
     Post(String),
-}
-
-/// The requests on connections that were used before, and on new ones.
-#[derive(Default)]
-struct Counts {
-    reused: f64,
-    new: f64,
-}
-
-impl Counts {
-    fn of(client: &Client) -> (f64, f64) {
-        let mut counts = Self::default();
-        client.collect(&mut counts);
-        (counts.reused, counts.new)
-    }
-}
-
-impl MetricVisitor for Counts {
-    fn counter(&mut self, _: Metric, labels: &[(&str, &str)], value: f64) {
-        match labels[0].1 {
-            "reused" => self.reused += value,
-            _ => self.new += value,
-        }
-    }
-    fn gauge(&mut self, _: Metric, _: &[(&str, &str)], _: f64) {}
-    fn histogram(&mut self, _: Metric, _: &[(&str, &str)], _: &[(f64, u64)], _: f64) {}
 }
 
 #[test]
@@ -139,11 +121,7 @@ fn a_connection_that_has_ended_or_has_bytes_does_not_move() {
         let (_clock, group) = still(2);
         let client = Client::builder(&group).max_connections(1).build();
         let upstream = Upstream::new();
-        let call = call_on(&group, 0, &client, Request::Get(upstream.url("/")));
-        let mut peer = upstream.accept();
-        peer.request();
-        peer.respond(OK);
-        assert_eq!(call.wait().unwrap(), "ok");
+        let mut peer = idle_on_the_first(&group, &client, &upstream);
         let mut kept = None;
         match round % 2 {
             0 => drop(peer),
@@ -169,11 +147,7 @@ fn a_caller_that_leaves_during_the_move_leaves_the_connection_to_the_next_one() 
     let (_clock, group) = still(2);
     let client = Client::builder(&group).max_connections(1).build();
     let upstream = Upstream::new();
-    let call = call_on(&group, 0, &client, Request::Get(upstream.url("/")));
-    let mut peer = upstream.accept();
-    peer.request();
-    peer.respond(OK);
-    assert_eq!(call.wait().unwrap(), "ok");
+    let mut peer = idle_on_the_first(&group, &client, &upstream);
     let (again, url) = (client.clone(), upstream.url("/left"));
     let home = group.loops().iter().nth(1).unwrap();
     let left = home.submit(move || drop(again.get(url).send()));
@@ -192,11 +166,7 @@ fn a_loop_that_is_busy_does_not_hold_up_calls_of_others() {
     let (clock, group) = still(2);
     let client = Client::builder(&group).build();
     let upstream = Upstream::new();
-    let call = call_on(&group, 0, &client, Request::Get(upstream.url("/")));
-    let mut peer = upstream.accept();
-    peer.request();
-    peer.respond(OK);
-    assert_eq!(call.wait().unwrap(), "ok");
+    let _peer = idle_on_the_first(&group, &client, &upstream);
     // The loop of the idle connection does something else.
     let (gate, busy) = (Gate::new(), Gate::new());
     let (wait, begun) = (gate.clone(), busy.clone());
@@ -215,8 +185,7 @@ fn a_loop_that_is_busy_does_not_hold_up_calls_of_others() {
     clock.jump(Duration::from_millis(30));
     let mut other = upstream.accept();
     assert!(other.request().starts_with("GET /new "));
-    other.respond(OK);
-    assert_eq!(text(call), "ok");
+    other.finish(call);
     gate.open();
     let blocked = blocked.unwrap_or_else(|_| panic!("the loop runs"));
     blocked.wait().unwrap();

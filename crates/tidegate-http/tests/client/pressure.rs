@@ -37,18 +37,14 @@ fn write_until_full(peer: &mut Peer) -> usize {
 #[test]
 fn a_caller_that_does_not_read_stops_the_server() {
     let (upstream, client) = (Upstream::new(), client());
-    let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let (call, mut peer) = upstream.call(&client);
     peer.respond("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
     let mut body = call.wait().unwrap().into_body();
     let written = write_until_full(&mut peer);
     // Others are not affected.
     let other = client.get(upstream.url("/")).send();
     let mut second = upstream.accept();
-    second.request();
-    second.respond(OK);
-    assert_eq!(text(other), "ok");
+    second.serve(other);
     drop(peer);
     let mut count = 0;
     while let Some(piece) = block_on("the next piece", body.next()) {
@@ -133,8 +129,5 @@ fn a_response_to_a_part_of_a_large_request_stops_the_rest() {
     assert!(rest.len() < MOST, "the whole request was sent");
     // The next call has a connection of its own.
     let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
+    upstream.accept().serve(call);
 }

@@ -95,8 +95,7 @@ fn credentials_stay_at_their_origin() {
         };
         let request = peer.request();
         assert!(!request.contains("secret-"), "{request}");
-        peer.respond(OK);
-        assert_eq!(text(call), "ok");
+        peer.finish(call);
     }
 }
 
@@ -114,8 +113,7 @@ fn the_location_of_a_redirect_may_be_hostile() {
     ];
     for location in table {
         let call = client.get(upstream.url("/")).redirects(3).send();
-        let mut peer = upstream.accept();
-        peer.request();
+        let mut peer = upstream.accept_request();
         peer.respond(&format!(
             "HTTP/1.1 302 Found\r\nLocation: {location}\r\nConnection: close\r\nContent-Length: \
              0\r\n\r\n"
@@ -141,8 +139,7 @@ fn a_name_is_resolved_again_after_thirty_seconds() {
     for (seconds, times) in [(0, 1), (29, 1), (2, 2), (29, 2), (2, 3)] {
         clock.advance(Duration::from_secs(seconds));
         let call = client.get("http://name.test/").send();
-        let mut peer = upstream.accept();
-        peer.request();
+        let mut peer = upstream.accept_request();
         peer.respond("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok");
         assert_eq!(text(call), "ok");
         assert_eq!(resolved.count(), times);

@@ -5,25 +5,14 @@ use tidegate_testkit::until;
 
 use crate::*;
 
-/// Makes a first call, so that the client has an idle connection.
-fn warm(upstream: &Upstream, client: &Client) -> Peer {
-    let call = client.get(upstream.url("/first")).send();
-    let mut peer = upstream.accept();
-    peer.request();
-    peer.respond(OK);
-    assert_eq!(text(call), "ok");
-    peer
-}
-
 #[test]
 fn a_connection_is_used_again() {
     let (upstream, client) = (Upstream::new(), client());
-    let mut peer = warm(&upstream, &client);
+    let mut peer = upstream.warm(&client);
     for _ in 0..3 {
         let call = client.get(upstream.url("/next")).send();
         assert!(peer.request().starts_with("GET /next"));
-        peer.respond(OK);
-        assert_eq!(text(call), "ok");
+        peer.finish(call);
     }
 }
 
@@ -35,12 +24,11 @@ fn a_get_survives_a_server_that_closes_an_idle_connection_at_any_point() {
         upstream.0.local_addr().unwrap()
     );
     for read in 0..=length.len() {
-        let mut old = warm(&upstream, &client);
+        let mut old = upstream.warm(&client);
         if read == 0 {
             drop(old);
             let call = client.get(upstream.url("/x")).send();
-            let mut peer = upstream.accept();
-            peer.request();
+            let mut peer = upstream.accept_request();
             peer.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
             assert_eq!(text(call), "ok");
             continue;
@@ -65,7 +53,7 @@ fn a_post_is_sent_at_most_once() {
     )
     .len();
     for read in 1..=length {
-        let mut old = warm(&upstream, &client);
+        let mut old = upstream.warm(&client);
         let call = client.post(upstream.url("/x")).body("pay").send();
         let mut some = vec![0; read];
         old.0.read_exact(&mut some).unwrap();
@@ -85,7 +73,7 @@ fn a_post_is_sent_at_most_once() {
 #[test]
 fn a_post_on_a_connection_that_the_server_has_closed_before_is_sent_once() {
     let (upstream, client) = (Upstream::new(), client());
-    drop(warm(&upstream, &client));
+    drop(upstream.warm(&client));
     // The client may or may not know of the end yet. If it does not, nothing is sent or the call
     // fails: the server never gets the request twice.
     let call = client.post(upstream.url("/x")).body("pay").send();
@@ -108,9 +96,7 @@ fn a_post_on_a_connection_that_the_server_has_closed_before_is_sent_once() {
 #[test]
 fn a_get_on_a_new_connection_that_ends_is_not_repeated() {
     let (upstream, client) = (Upstream::new(), client());
-    let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let (call, peer) = upstream.call(&client);
     drop(peer);
     let why = error(call);
     assert!(
@@ -122,7 +108,7 @@ fn a_get_on_a_new_connection_that_ends_is_not_repeated() {
 #[test]
 fn a_response_that_was_begun_is_not_repeated() {
     let (upstream, client) = (Upstream::new(), client());
-    let mut peer = warm(&upstream, &client);
+    let mut peer = upstream.warm(&client);
     let call = client.get(upstream.url("/")).send();
     peer.request();
     peer.respond("HTTP/1.1 2");
@@ -135,17 +121,14 @@ fn a_response_that_was_begun_is_not_repeated() {
 fn a_second_response_is_never_delivered() {
     let (upstream, client) = (Upstream::new(), client());
     let call = client.get(upstream.url("/one")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let mut peer = upstream.accept_request();
     peer.respond(&format!(
         "{OK}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
     ));
     assert_eq!(text(call), "ok");
     let call = client.get(upstream.url("/two")).send();
     let mut next = upstream.accept();
-    next.request();
-    next.respond(OK);
-    assert_eq!(text(call), "ok");
+    next.serve(call);
     peer.wait_closed();
 }
 

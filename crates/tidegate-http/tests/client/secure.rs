@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tidegate_http::client::Phase;
 use tidegate_net::tls::{TlsClient, TlsHandshake, TlsServer};
 use tidegate_net::{Inbound, InboundContext, InputShutdown, Nothing, Server, UserEvent};
 use tidegate_testkit::{Log, block_on};
 
+use crate::authority::Authority;
 use crate::*;
 
 /// Responds to each request, which comes in one piece.
@@ -34,17 +34,10 @@ struct Certified {
 
 impl Certified {
     fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["front.test".to_owned()]).unwrap();
-        let chain = params.signed_by(&key, &authority).unwrap().pem();
-        let tls = TlsServer::from_pem(chain.as_bytes(), key.serialize_pem().as_bytes());
-        Self {
-            authority: authority.pem(),
-            tls: tls.unwrap(),
-        }
+        let authority = Authority::new();
+        let tls = authority.server("front.test");
+        let authority = authority.pem();
+        Self { authority, tls }
     }
 
     fn trusted(&self) -> TlsClient {

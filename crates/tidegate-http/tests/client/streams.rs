@@ -27,8 +27,7 @@ fn a_streamed_body_is_sent_as_chunks_or_with_its_length() {
         };
         assert!(head.contains(declared), "{head}");
         read_exactly(peer, sent);
-        peer.respond(OK);
-        assert_eq!(text(response), "ok", "the connection is used again");
+        peer.finish(response);
     }
 }
 
@@ -85,9 +84,7 @@ fn a_streamed_body_that_is_dropped_ends_its_call() {
 #[test]
 fn a_call_that_is_dropped_closes_its_connection_at_once() {
     let (upstream, client) = (Upstream::new(), client());
-    let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let (call, mut peer) = upstream.call(&client);
     drop(call);
     peer.wait_closed();
 }
@@ -99,8 +96,7 @@ fn a_call_with_a_listener_goes_on_without_its_result() {
     let own = log.clone();
     let listen = move |outcome: Outcome<&Response, &Failure>| own.push(outcome.is_success());
     client.get(upstream.url("/")).send().on_complete(listen);
-    let mut peer = upstream.accept();
-    peer.request();
+    let mut peer = upstream.accept_request();
     peer.respond(OK);
     log.wait_for(1);
     assert_eq!(log.take(), [true]);

@@ -91,16 +91,13 @@ fn an_upgraded_connection_does_not_belong_to_the_client_any_more() {
     let (upstream, group) = (Upstream::new(), group(1));
     let client = Client::builder(&group).max_connections(1).build();
     let call = client.get(upstream.url("/")).upgrade("echo").send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let mut peer = upstream.accept_request();
     peer.respond(SWITCH);
     let upgraded = upgraded(call);
     // It does not count, and is not used for other calls.
     let call = client.get(upstream.url("/")).send();
     let mut other = upstream.accept();
-    other.request();
-    other.respond(OK);
-    assert_eq!(text(call), "ok");
+    other.serve(call);
     drop(client);
     check(upgraded, peer, "");
 }
@@ -109,8 +106,7 @@ fn an_upgraded_connection_does_not_belong_to_the_client_any_more() {
 fn an_upgrade_that_is_dropped_closes_the_connection() {
     let (upstream, client) = (Upstream::new(), client());
     let call = client.get(upstream.url("/")).upgrade("echo").send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let mut peer = upstream.accept_request();
     peer.respond(SWITCH);
     drop(call.wait().unwrap());
     peer.wait_closed();
@@ -134,9 +130,7 @@ fn a_server_that_refuses_an_upgrade_gives_an_ordinary_response() {
 #[test]
 fn a_change_of_protocol_that_was_not_asked_for_is_an_error() {
     let (upstream, client) = (Upstream::new(), client());
-    let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let (call, mut peer) = upstream.call(&client);
     peer.respond(SWITCH);
     let why = error(call);
     assert!(

@@ -43,9 +43,7 @@ fn poll_with_panics<T>(poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T
 #[test]
 fn a_reader_whose_waker_panics_harms_no_other_call() {
     let (upstream, client) = (Upstream::new(), client());
-    let call = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let (call, mut peer) = upstream.call(&client);
     peer.respond("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
     let mut body = call.wait().unwrap().into_body();
     for piece in ["one", "two"] {
@@ -60,9 +58,7 @@ fn a_reader_whose_waker_panics_harms_no_other_call() {
     peer.respond("end");
     assert_eq!(block_on("the rest", body.collect(3)).unwrap(), "end");
     let call = client.get(upstream.url("/")).send();
-    peer.request();
-    peer.respond(OK);
-    assert_eq!(text(call), "ok", "on the same connection");
+    peer.serve(call);
 }
 
 #[test]
@@ -70,21 +66,18 @@ fn a_writer_whose_waker_panics_gets_its_connection() {
     let upstream = Upstream::new();
     let client = builder().max_connections(1).build();
     let first = client.get(upstream.url("/")).send();
-    let mut peer = upstream.accept();
-    peer.request();
+    let mut peer = upstream.accept_request();
     let (mut body, response) = client.post(upstream.url("/")).send_stream(Some(3));
     {
         let mut write = pin!(body.write("one"));
         let polled = poll_with_panics(|cx| write.as_mut().poll(cx));
         assert!(polled.is_pending(), "the connection is in use");
     }
-    peer.respond(OK);
-    assert_eq!(text(first), "ok");
+    peer.finish(first);
     assert!(block_on("a piece", body.write("one")).unwrap());
     block_on("the end", body.finish()).unwrap();
     assert!(peer.request().ends_with("\r\n\r\none"));
-    peer.respond(OK);
-    assert_eq!(text(response), "ok");
+    peer.finish(response);
 }
 
 /// A waker that drops the body that it was called for.
@@ -100,9 +93,7 @@ impl Wake for DropsBody {
 fn a_waker_may_drop_its_body() {
     let (upstream, client) = (Upstream::new(), client());
     for rest in ["on", "one"] {
-        let call = client.get(upstream.url("/")).send();
-        let mut peer = upstream.accept();
-        peer.request();
+        let (call, mut peer) = upstream.call(&client);
         peer.respond("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\n");
         let body = Arc::new(Mutex::new(Some(call.wait().unwrap().into_body())));
         let waker = Waker::from(Arc::new(DropsBody(Arc::clone(&body))));

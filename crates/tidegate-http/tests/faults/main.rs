@@ -10,6 +10,9 @@
     reason = "in a test an unwrap is an assertion; the clients are blocking ones"
 )]
 
+#[cfg(feature = "tls")]
+#[path = "../authority/mod.rs"]
+mod authority;
 mod cuts;
 mod drain;
 mod floods;

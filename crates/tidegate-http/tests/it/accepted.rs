@@ -19,6 +19,12 @@ fn with_head<T>(message: &str, check: impl FnOnce(RequestHead<'_>) -> T) -> T {
     )
 }
 
+/// The events of a message, wherever it is split.
+#[track_caller]
+fn read(message: &[u8]) -> Vec<Event> {
+    split_everywhere(message, |pieces| requests(pieces.iter().copied()))
+}
+
 fn head(line: &str, fields: &[(&str, &str)], framing: BodyFraming) -> Event {
     let pair = |(name, value): &(&str, &str)| (name.to_string(), value.as_bytes().to_vec());
     Event::Head(line.to_string(), fields.iter().map(pair).collect(), framing)
@@ -27,7 +33,7 @@ fn head(line: &str, fields: &[(&str, &str)], framing: BodyFraming) -> Event {
 #[test]
 fn order_and_spelling_are_kept() {
     let message = b"GET /a?b HTTP/1.1\r\nhOST: a:80\r\nX-b:1\r\nx-B: \t2 \t\r\nEmpty:\r\n\r\n";
-    let events = split_everywhere(message, |pieces| requests(pieces.iter().copied()));
+    let events = read(message);
     let fields = [("hOST", "a:80"), ("X-b", "1"), ("x-B", "2"), ("Empty", "")];
     let expected = [
         head("GET /a?b HTTP/1.1", &fields, BodyFraming::Empty),
@@ -41,7 +47,7 @@ fn an_empty_line_before_a_request_line_is_ignored() {
     let message = b"\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n\
         \r\nPUT /b HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi\
         \r\nGET /c HTTP/1.1\r\nHost: a\r\n\r\n\r\n";
-    let events = split_everywhere(message, |pieces| requests(pieces.iter().copied()));
+    let events = read(message);
     let fields = [("Host", "a")];
     let put = [("Host", "a"), ("Content-Length", "2")];
     let expected = [
@@ -59,7 +65,7 @@ fn an_empty_line_before_a_request_line_is_ignored() {
 #[test]
 fn values_may_have_tabs_inside_and_high_bytes() {
     let message = b"GET / HTTP/1.1\r\nHost: a\r\nX: a\tb \xff\x80\r\n\r\n";
-    let events = split_everywhere(message, |pieces| requests(pieces.iter().copied()));
+    let events = read(message);
     let Event::Head(_, fields, _) = &events[0] else {
         panic!("{events:?}")
     };
@@ -72,7 +78,7 @@ fn requests_follow_each_other() {
         GET /2 HTTP/1.1\r\nHost: a\r\n\r\n\
         PUT /3 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n00\r\nA: 1\r\nb:2\r\n\r\n\
         GET /4 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
-    let events = split_everywhere(message, |pieces| requests(pieces.iter().copied()));
+    let events = read(message);
     let host = ("Host", "a");
     let trailers = vec![
         ("A".to_string(), b"1".to_vec()),
@@ -124,9 +130,7 @@ fn all_methods_are_tokens() {
         "a!#$%&'*+-.^_`|~9",
     ] {
         let message = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
-        split_everywhere(message.as_bytes(), |pieces| {
-            requests(pieces.iter().copied())
-        });
+        read(message.as_bytes());
         with_head(&message, |head| {
             assert_eq!(head.method().as_str(), method);
             assert_eq!(head.method(), Method::from(method));
@@ -194,9 +198,7 @@ fn targets_of_each_form() {
     ];
     for (method, target, host, form, path, query, authority) in rows {
         let message = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        split_everywhere(message.as_bytes(), |pieces| {
-            requests(pieces.iter().copied())
-        });
+        read(message.as_bytes());
         with_head(&message, |head| {
             assert_eq!((head.target(), head.form()), (target, form));
             assert_eq!((head.path(), head.query()), (path, query), "{target}");

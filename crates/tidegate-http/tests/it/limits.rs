@@ -1,5 +1,6 @@
 //! Limits of heads and bodies: what fits exactly is accepted, one more is refused.
 
+use tidegate_http::codec::RefusalReason::{HeadTooLarge, StartLineTooLong, TooManyFields};
 use tidegate_http::codec::{BodyLimits, HeadLimits, MAX_FIELDS, RefusalReason};
 
 use crate::events::{Event, requests_within, split_everywhere};
@@ -30,22 +31,13 @@ fn head_refusal(message: &str) -> Option<RefusalReason> {
 fn start_line() {
     let line = |path: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(path));
     assert_eq!(head_refusal(&line(6)), None);
-    assert_eq!(
-        head_refusal(&line(7)),
-        Some(RefusalReason::StartLineTooLong)
-    );
-    assert_eq!(
-        head_refusal(&line(100)),
-        Some(RefusalReason::StartLineTooLong)
-    );
+    assert_eq!(head_refusal(&line(7)), Some(StartLineTooLong));
+    assert_eq!(head_refusal(&line(100)), Some(StartLineTooLong));
     // Whatever else is wrong with the line.
     let endless = "x".repeat(22);
-    assert_eq!(
-        head_refusal(&endless),
-        Some(RefusalReason::StartLineTooLong)
-    );
+    assert_eq!(head_refusal(&endless), Some(StartLineTooLong));
     let bare = format!("{}\n", "x".repeat(22));
-    assert_eq!(head_refusal(&bare), Some(RefusalReason::StartLineTooLong));
+    assert_eq!(head_refusal(&bare), Some(StartLineTooLong));
 }
 
 #[test]
@@ -56,11 +48,8 @@ fn head_size() {
     };
     let most = 60 - head(0).len();
     assert_eq!(head_refusal(&head(most)), None);
-    assert_eq!(
-        head_refusal(&head(most + 1)),
-        Some(RefusalReason::HeadTooLarge)
-    );
-    assert_eq!(head_refusal(&head(500)), Some(RefusalReason::HeadTooLarge));
+    assert_eq!(head_refusal(&head(most + 1)), Some(HeadTooLarge));
+    assert_eq!(head_refusal(&head(500)), Some(HeadTooLarge));
     // A second request does not count.
     assert_eq!(head_refusal(&head(most).repeat(3)), None);
 }
@@ -74,14 +63,14 @@ fn number_of_fields() {
         )
     };
     assert_eq!(head_refusal(&head(2)), None);
-    assert_eq!(head_refusal(&head(3)), Some(RefusalReason::TooManyFields));
+    assert_eq!(head_refusal(&head(3)), Some(TooManyFields));
     let largest = HeadLimits {
         fields: 255,
         ..HeadLimits::DEFAULT
     };
     let refusal = |fields| refusal(head(fields).as_bytes(), largest, BodyLimits::DEFAULT);
     assert_eq!(refusal(MAX_FIELDS - 1), None);
-    assert_eq!(refusal(MAX_FIELDS), Some(RefusalReason::TooManyFields));
+    assert_eq!(refusal(MAX_FIELDS), Some(TooManyFields));
 }
 
 #[test]
@@ -91,7 +80,7 @@ fn one_hundred_thousand_fields_are_refused_early() {
         head.extend_from_slice(b"X: y\r\n");
     }
     let events = requests_within(HeadLimits::DEFAULT, BodyLimits::DEFAULT, head.chunks(1000));
-    assert_eq!(events, [Event::Refused(RefusalReason::HeadTooLarge)]);
+    assert_eq!(events, [Event::Refused(HeadTooLarge)]);
 }
 
 #[test]
@@ -103,7 +92,7 @@ fn the_largest_limits_fit_in_an_offset() {
     };
     let head = |path: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(path));
     let most = usize::from(u16::MAX) - head(0).len();
-    for (path, expected) in [(most, None), (most + 1, Some(RefusalReason::HeadTooLarge))] {
+    for (path, expected) in [(most, None), (most + 1, Some(HeadTooLarge))] {
         let message = head(path);
         for size in [message.len(), 1000] {
             let pieces = message.as_bytes().chunks(size);

@@ -29,16 +29,29 @@ fn refused(message: impl AsRef<[u8]>, reason: Refuse) {
 
 /// A request with these lines after a valid `Host`.
 #[track_caller]
-fn refused_fields(lines: &[u8], reason: Refuse) {
-    let message = [b"POST / HTTP/1.1\r\nHost: a\r\n", lines, b"\r\n"].concat();
+fn refused_fields(lines: impl AsRef<[u8]>, reason: Refuse) {
+    let message = [b"POST / HTTP/1.1\r\nHost: a\r\n", lines.as_ref(), b"\r\n"].concat();
     refused(message, reason);
+}
+
+/// A request with this host and without anything else.
+#[track_caller]
+fn refused_host(host: impl AsRef<[u8]>, reason: Refuse) {
+    let message = [b"GET / HTTP/1.1\r\nHost: ", host.as_ref(), b"\r\n\r\n"].concat();
+    refused(message, reason);
+}
+
+/// A request line with a `Host`.
+#[track_caller]
+fn refused_line(line: impl AsRef<[u8]>, reason: Refuse) {
+    refused([line.as_ref(), b"\r\nHost: a\r\n\r\n"].concat(), reason);
 }
 
 /// A chunked request with this body.
 #[track_caller]
-fn refused_chunks(body: &[u8], reason: Refuse) {
+fn refused_chunks(body: impl AsRef<[u8]>, reason: Refuse) {
     let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    refused_after(1, &[head, body].concat(), reason);
+    refused_after(1, &[head, body.as_ref()].concat(), reason);
 }
 
 #[test]
@@ -46,21 +59,15 @@ fn what_httparse_accepts_and_we_do_not() {
     refused("GET / HTTP/1.1\nHost: a\n\n", Refuse::BareLf);
     refused("GET / HTTP/1.1\r\nHost: a\n\r\n", Refuse::BareLf);
     refused("GET / HTTP/1.1\nHost: a\r\n\r\n", Refuse::BareLf);
-    refused(
-        "\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        Refuse::EmptyLine,
-    );
-    refused("\r\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::EmptyLine);
-    refused("\rGET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::EmptyLine);
-    refused("\r\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::EmptyLine);
-    refused("\r\n GET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Method);
-    refused("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::EmptyLine);
-    refused(b"GET /\x80 HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
-    refused(b"GET /\xc3\xa4 HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
-    refused(
-        b"GET /?\xc3\xa4 HTTP/1.1\r\nHost: a\r\n\r\n",
-        Refuse::Target,
-    );
+    refused_line("\r\n\r\nGET / HTTP/1.1", Refuse::EmptyLine);
+    refused_line("\r\n\nGET / HTTP/1.1", Refuse::EmptyLine);
+    refused_line("\rGET / HTTP/1.1", Refuse::EmptyLine);
+    refused_line("\r\r\nGET / HTTP/1.1", Refuse::EmptyLine);
+    refused_line("\r\n GET / HTTP/1.1", Refuse::Method);
+    refused_line("\nGET / HTTP/1.1", Refuse::EmptyLine);
+    refused_line(b"GET /\x80 HTTP/1.1", Refuse::Target);
+    refused_line(b"GET /\xc3\xa4 HTTP/1.1", Refuse::Target);
+    refused_line(b"GET /?\xc3\xa4 HTTP/1.1", Refuse::Target);
     for target in [
         "/\"", "/<", "/>", "/#", "/\\", "/`", "/?\"", "/?<", "/?>", "/?#",
     ] {
@@ -75,38 +82,32 @@ fn what_httparse_accepts_and_we_do_not() {
 
 #[test]
 fn start_lines() {
-    refused("GET\r\nHost: a\r\n\r\n", Refuse::RequestLine);
-    refused("GET /\r\nHost: a\r\n\r\n", Refuse::RequestLine);
-    refused("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::RequestLine);
-    refused("GET /  HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::RequestLine);
-    refused("GET / HTTP/1.1 \r\nHost: a\r\n\r\n", Refuse::RequestLine);
-    refused("GET / x HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::RequestLine);
-    refused("GET / \r\nHost: a\r\n\r\n", Refuse::RequestLine);
-    refused("GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Method);
-    refused("GET /\tHTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
-    refused(" GET / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Method);
-    refused("G(T / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Method);
-    refused(b"G\x80T / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Method);
-    refused(b"G\0T / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Method);
+    refused_line("GET", Refuse::RequestLine);
+    refused_line("GET /", Refuse::RequestLine);
+    refused_line("GET  / HTTP/1.1", Refuse::RequestLine);
+    refused_line("GET /  HTTP/1.1", Refuse::RequestLine);
+    refused_line("GET / HTTP/1.1 ", Refuse::RequestLine);
+    refused_line("GET / x HTTP/1.1", Refuse::RequestLine);
+    refused_line("GET / ", Refuse::RequestLine);
+    refused_line("GET\t/ HTTP/1.1", Refuse::Method);
+    refused_line("GET /\tHTTP/1.1", Refuse::Target);
+    refused_line(" GET / HTTP/1.1", Refuse::Method);
+    refused_line("G(T / HTTP/1.1", Refuse::Method);
+    refused_line(b"G\x80T / HTTP/1.1", Refuse::Method);
+    refused_line(b"G\0T / HTTP/1.1", Refuse::Method);
     refused(b"\x16\x03\x01\x02\x00", Refuse::Method);
-    refused("GET a HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
-    refused("GET * HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
-    refused("GET ?x HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
-    refused("CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
-    refused("CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
-    refused("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::Target);
-    refused(
-        "GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n",
-        Refuse::Target,
-    );
-    refused(b"GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::ControlByte);
-    refused(
-        b"GET /\x7f HTTP/1.1\r\nHost: a\r\n\r\n",
-        Refuse::ControlByte,
-    );
-    refused("GET /\r HTTP/1.1\r\nHost: a\r\n\r\n", Refuse::BareCr);
-    refused("GET / HTTP/1.1\r\r\nHost: a\r\n\r\n", Refuse::BareCr);
-    refused(b"GET / HTTP/1.1\0\r\nHost: a\r\n\r\n", Refuse::ControlByte);
+    refused_line("GET a HTTP/1.1", Refuse::Target);
+    refused_line("GET * HTTP/1.1", Refuse::Target);
+    refused_line("GET ?x HTTP/1.1", Refuse::Target);
+    refused_line("CONNECT / HTTP/1.1", Refuse::Target);
+    refused_line("CONNECT a HTTP/1.1", Refuse::Target);
+    refused_line("GET ftp://a/ HTTP/1.1", Refuse::Target);
+    refused_line("GET http://u@a/ HTTP/1.1", Refuse::Target);
+    refused_line(b"GET /\0 HTTP/1.1", Refuse::ControlByte);
+    refused_line(b"GET /\x7f HTTP/1.1", Refuse::ControlByte);
+    refused_line("GET /\r HTTP/1.1", Refuse::BareCr);
+    refused_line("GET / HTTP/1.1\r", Refuse::BareCr);
+    refused_line(b"GET / HTTP/1.1\0", Refuse::ControlByte);
 }
 
 #[test]
@@ -139,10 +140,7 @@ fn versions() {
     for version in [
         "HTTP/0.9", "HTTP/1.2", "HTTP/2.0", "HTTP/3.0", "HTTP/9.9", "HTTP/0.0",
     ] {
-        refused(
-            format!("GET / {version}\r\nHost: a\r\n\r\n"),
-            Refuse::VersionNotSupported,
-        );
+        refused_line(format!("GET / {version}"), Refuse::VersionNotSupported);
     }
     // The start of a connection of HTTP/2.
     refused(
@@ -153,14 +151,10 @@ fn versions() {
 
 #[test]
 fn content_lengths() {
-    refused_fields(
-        b"Content-Length: 5\r\nContent-Length: 5\r\n",
-        Refuse::ContentLengthRepeated,
-    );
-    refused_fields(
-        b"Content-Length: 5\r\ncontent-length: 6\r\n",
-        Refuse::ContentLengthRepeated,
-    );
+    for other in ["Content-Length: 5", "content-length: 6"] {
+        let lines = format!("Content-Length: 5\r\n{other}\r\n");
+        refused_fields(lines, Refuse::ContentLengthRepeated);
+    }
     for value in [
         "",
         " ",
@@ -188,7 +182,7 @@ fn content_lengths() {
         "NaN",
     ] {
         let line = format!("Content-Length: {value}\r\n");
-        refused_fields(line.as_bytes(), Refuse::ContentLengthInvalid);
+        refused_fields(line, Refuse::ContentLengthInvalid);
     }
     refused_fields(b"Content-Length: 5\x0b\r\n", Refuse::ControlByte);
     refused_fields(b"Content-Length: \xa05\r\n", Refuse::ContentLengthInvalid);
@@ -197,18 +191,14 @@ fn content_lengths() {
 #[test]
 fn a_length_together_with_a_coding() {
     let (length, coding) = ("Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n");
-    refused_fields(
-        format!("{length}{coding}").as_bytes(),
-        Refuse::LengthWithCoding,
-    );
-    refused_fields(
-        format!("{coding}{length}").as_bytes(),
-        Refuse::LengthWithCoding,
-    );
-    refused_fields(
-        b"Content-Length: 0\r\nTransfer-Encoding: gzip\r\n",
-        Refuse::LengthWithCoding,
-    );
+    let other = "Content-Length: 0\r\nTransfer-Encoding: gzip\r\n";
+    for lines in [
+        &(length.to_owned() + coding),
+        &(coding.to_owned() + length),
+        other,
+    ] {
+        refused_fields(lines, Refuse::LengthWithCoding);
+    }
 }
 
 #[test]
@@ -239,7 +229,7 @@ fn transfer_encodings() {
         (b"identity, chunked", Refuse::UnknownCoding),
     ];
     for (value, reason) in rows {
-        refused_fields(&[b"Transfer-Encoding: ", value, b"\r\n"].concat(), reason);
+        refused_fields([b"Transfer-Encoding: ", value, b"\r\n"].concat(), reason);
     }
     refused_fields(b"Transfer-Encoding: \x0bchunked\r\n", Refuse::ControlByte);
     refused_fields(b"Transfer-Encoding: chunked\0\r\n", Refuse::ControlByte);
@@ -248,14 +238,10 @@ fn transfer_encodings() {
     refused_fields(b"Transfer-Encoding:\r\n chunked\r\n", Refuse::FoldedLine);
     let old = "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
     refused(old, Refuse::CodingInHttp10);
-    refused(
-        "CONNECT a:1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
-        Refuse::ConnectWithBody,
-    );
-    refused(
-        "CONNECT a:1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n",
-        Refuse::ConnectWithBody,
-    );
+    for framing in ["Transfer-Encoding: chunked", "Content-Length: 5"] {
+        let message = format!("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n");
+        refused(message, Refuse::ConnectWithBody);
+    }
 }
 
 #[test]
@@ -264,27 +250,17 @@ fn chunk_sizes() {
         "", "+5", "-5", "0x5", "_5", " 5", "\t5", "5_0", "x", "5g", "5 ", "5\t", "5 ;a", "5,5",
         "5.", "5h", "\u{665}", "\"5\"", "5\0", "\0",
     ] {
-        refused_chunks(
-            format!("{size}\r\nhello\r\n0\r\n\r\n").as_bytes(),
-            Refuse::ChunkSize,
-        );
+        refused_chunks(format!("{size}\r\nhello\r\n0\r\n\r\n"), Refuse::ChunkSize);
     }
-    refused_chunks(
-        b"00000000000000005\r\nhello\r\n0\r\n\r\n",
-        Refuse::ChunkSizeTooLong,
-    );
-    refused_chunks(
-        b"10000000000000000\r\nhello\r\n0\r\n\r\n",
-        Refuse::ChunkSizeTooLong,
-    );
-    refused_chunks(
-        b"8000000000000000\r\nhello\r\n0\r\n\r\n",
-        Refuse::ChunkSizeTooLong,
-    );
-    refused_chunks(
-        b"ffffffffffffffff\r\nhello\r\n0\r\n\r\n",
-        Refuse::ChunkSizeTooLong,
-    );
+    for size in [
+        "00000000000000005",
+        "10000000000000000",
+        "8000000000000000",
+        "ffffffffffffffff",
+    ] {
+        let body = format!("{size}\r\nhello\r\n0\r\n\r\n");
+        refused_chunks(body, Refuse::ChunkSizeTooLong);
+    }
     refused_chunks(b"5\nhello\r\n0\r\n\r\n", Refuse::BareLf);
     refused_chunks(b"5\rXhello\r\n0\r\n\r\n", Refuse::BareCr);
     refused_chunks(b"5\r\rhello\r\n0\r\n\r\n", Refuse::BareCr);
@@ -332,7 +308,7 @@ fn trailers() {
         "Proxy-Connection",
     ] {
         refused_chunks(
-            format!("0\r\nA: 1\r\n{name}: 5\r\n\r\n").as_bytes(),
+            format!("0\r\nA: 1\r\n{name}: 5\r\n\r\n"),
             Refuse::ForbiddenTrailer,
         );
     }
@@ -386,14 +362,8 @@ fn hosts() {
     refused("GET / HTTP/1.1\r\n\r\n", Refuse::HostMissing);
     refused("GET / HTTP/1.1\r\nX: a\r\n\r\n", Refuse::HostMissing);
     refused("GET http://a/ HTTP/1.1\r\n\r\n", Refuse::HostMissing);
-    refused(
-        "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
-        Refuse::HostRepeated,
-    );
-    refused(
-        "GET / HTTP/1.1\r\nHost: a\r\nhOST: b\r\n\r\n",
-        Refuse::HostRepeated,
-    );
+    refused_host("a\r\nHost: a", Refuse::HostRepeated);
+    refused_host("a\r\nhOST: b", Refuse::HostRepeated);
     refused(
         "GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n",
         Refuse::HostRepeated,
@@ -402,46 +372,32 @@ fn hosts() {
         "", "u@a", "u:p@a", "a/b", "a/", "/a", "a?b", "a#b", "a b", "a,b", "a, b", "http://a",
         "a:", "a:b", "a:99999", ":80", "[::1", "::1", "a\tb", "a\\b", "a%2fb", "\u{e4}",
     ] {
-        refused(
-            format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"),
-            Refuse::HostInvalid,
-        );
+        refused_host(host, Refuse::HostInvalid);
     }
-    refused(
-        b"GET / HTTP/1.1\r\nHost: a\x01\r\n\r\n",
-        Refuse::ControlByte,
-    );
-    refused(b"GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n", Refuse::ControlByte);
-    for (target, host) in [
-        ("http://a/", "b"),
-        ("http://a/", "a:81"),
-        ("http://a:81/", "a"),
-        ("https://a/", "a:80"),
-        ("http://a:443/", "a"),
-        ("http://[::1]/", "[::2]"),
+    refused_host(b"a\x01", Refuse::ControlByte);
+    refused_host(b"a\0b", Refuse::ControlByte);
+    for (line, host) in [
+        ("GET http://a/", "b"),
+        ("GET http://a/", "a:81"),
+        ("GET http://a:81/", "a"),
+        ("GET https://a/", "a:80"),
+        ("GET http://a:443/", "a"),
+        ("GET http://[::1]/", "[::2]"),
+        ("CONNECT a:443", "b:443"),
+        ("CONNECT a:443", "a:80"),
     ] {
-        refused(
-            format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
-            Refuse::HostMismatch,
-        );
+        let message = format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        refused(message, Refuse::HostMismatch);
     }
-    refused(
-        "CONNECT a:443 HTTP/1.1\r\nHost: b:443\r\n\r\n",
-        Refuse::HostMismatch,
-    );
-    refused(
-        "CONNECT a:443 HTTP/1.1\r\nHost: a:80\r\n\r\n",
-        Refuse::HostMismatch,
-    );
 }
 
 #[test]
 fn connection_and_expect() {
     refused_fields(b"Connection: a b\r\n", Refuse::ConnectionInvalid);
     let long = format!("Connection: {}\r\n", "a,".repeat(129));
-    refused_fields(long.as_bytes(), Refuse::ConnectionInvalid);
+    refused_fields(long, Refuse::ConnectionInvalid);
     let many = format!("Connection: {}\r\n", "a,".repeat(43)).repeat(3);
-    refused_fields(many.as_bytes(), Refuse::ConnectionInvalid);
+    refused_fields(many, Refuse::ConnectionInvalid);
     refused_fields(b"Connection: close\xa0\r\n", Refuse::ConnectionInvalid);
     refused_fields(
         b"Connection: close\r\nConnection: (\r\n",
@@ -456,23 +412,17 @@ fn connection_and_expect() {
 
 #[test]
 fn the_end_of_the_input_inside_a_message() {
-    let whole = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nA: 1\r\n\r\n";
-    for end in 1..whole.len() {
-        let events = requests([&whole[..end]]);
-        assert_eq!(
-            events.last(),
-            Some(&Event::Refused(Refuse::UnexpectedEnd)),
-            "{end}"
-        );
-    }
-    assert_eq!(requests([&whole[..]]).last(), Some(&Event::End));
-    let whole = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
-    for end in 1..whole.len() {
-        let events = requests([&whole[..end]]);
-        assert_eq!(
-            events.last(),
-            Some(&Event::Refused(Refuse::UnexpectedEnd)),
-            "{end}"
-        );
+    let post = "POST / HTTP/1.1\r\nHost: a\r\n";
+    for rest in [
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nA: 1\r\n\r\n",
+        "Content-Length: 5\r\n\r\nhello",
+    ] {
+        let whole = format!("{post}{rest}");
+        for end in 1..whole.len() {
+            let events = requests([whole[..end].as_bytes()]);
+            let refused = Event::Refused(Refuse::UnexpectedEnd);
+            assert_eq!(events.last(), Some(&refused), "{end}");
+        }
+        assert_eq!(requests([whole.as_bytes()]).last(), Some(&Event::End));
     }
 }

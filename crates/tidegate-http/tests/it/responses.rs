@@ -81,81 +81,45 @@ fn refused_status_lines() {
 
 #[test]
 fn refused_framing() {
-    let chunked = "Transfer-Encoding: chunked\r\n";
+    use RefusalReason::{
+        CodingInHttp10, ConnectionInvalid, ContentLengthInvalid, ContentLengthRepeated,
+        LengthWithCoding, NotChunked, SpaceBeforeColon, TransferEncodingInvalid,
+        TransferEncodingRepeated, UnknownCoding,
+    };
+    let (length, chunked) = ("Content-Length: 5", "Transfer-Encoding: chunked");
+    let twice = |line: &str| format!("{line}\r\n{line}");
+    let one = str::to_owned;
     let rows = [
+        ("1.1 200", twice(length), ContentLengthRepeated),
+        ("1.1 200", one("Content-Length: +5"), ContentLengthInvalid),
         (
             "1.1 200",
-            "Content-Length: 5\r\nContent-Length: 5\r\n".to_string(),
-            RefusalReason::ContentLengthRepeated,
+            format!("{length}\r\n{chunked}"),
+            LengthWithCoding,
         ),
+        ("1.1 200", twice(chunked), TransferEncodingRepeated),
+        ("1.1 200", one("Transfer-Encoding: gzip"), NotChunked),
         (
             "1.1 200",
-            "Content-Length: +5\r\n".to_string(),
-            RefusalReason::ContentLengthInvalid,
+            one("Transfer-Encoding: gzip, chunked"),
+            UnknownCoding,
         ),
+        ("1.0 200", one(chunked), CodingInHttp10),
+        ("1.1 204", one(chunked), TransferEncodingInvalid),
+        ("1.1 100", one(chunked), TransferEncodingInvalid),
+        ("1.1 204", one(length), ContentLengthInvalid),
+        ("1.1 103", one(length), ContentLengthInvalid),
+        ("1.1 200", one("Connection: ("), ConnectionInvalid),
         (
             "1.1 200",
-            format!("Content-Length: 5\r\n{chunked}"),
-            RefusalReason::LengthWithCoding,
+            "Connection: ".to_owned() + &"a,".repeat(129),
+            ConnectionInvalid,
         ),
-        (
-            "1.1 200",
-            format!("{chunked}{chunked}"),
-            RefusalReason::TransferEncodingRepeated,
-        ),
-        (
-            "1.1 200",
-            "Transfer-Encoding: gzip\r\n".to_string(),
-            RefusalReason::NotChunked,
-        ),
-        (
-            "1.1 200",
-            "Transfer-Encoding: gzip, chunked\r\n".to_string(),
-            RefusalReason::UnknownCoding,
-        ),
-        (
-            "1.0 200",
-            chunked.to_string(),
-            RefusalReason::CodingInHttp10,
-        ),
-        (
-            "1.1 204",
-            chunked.to_string(),
-            RefusalReason::TransferEncodingInvalid,
-        ),
-        (
-            "1.1 100",
-            chunked.to_string(),
-            RefusalReason::TransferEncodingInvalid,
-        ),
-        (
-            "1.1 204",
-            "Content-Length: 5\r\n".to_string(),
-            RefusalReason::ContentLengthInvalid,
-        ),
-        (
-            "1.1 103",
-            "Content-Length: 5\r\n".to_string(),
-            RefusalReason::ContentLengthInvalid,
-        ),
-        (
-            "1.1 200",
-            "Connection: (\r\n".to_string(),
-            RefusalReason::ConnectionInvalid,
-        ),
-        (
-            "1.1 200",
-            format!("Connection: {}\r\n", "a,".repeat(129)),
-            RefusalReason::ConnectionInvalid,
-        ),
-        (
-            "1.1 200",
-            "A : 1\r\n".to_string(),
-            RefusalReason::SpaceBeforeColon,
-        ),
+        ("1.1 200", one("A : 1"), SpaceBeforeColon),
     ];
     for (start, lines, reason) in rows {
-        refused(format!("HTTP/{start} X\r\n{lines}\r\n").as_bytes(), reason);
+        let message = format!("HTTP/{start} X\r\n{lines}\r\n\r\n");
+        refused(message.as_bytes(), reason);
     }
 }
 

@@ -21,9 +21,7 @@ async fn echo(request: Request<Body>) -> Response<Full<Bytes>> {
 fn a_function_serves_many_connections_on_two_loops() {
     let group = tidegate_net::pinned("web", 2).unwrap();
     let server = serve_async(&group, "127.0.0.1:0", echo).wait().unwrap();
-    let mut clients: Vec<_> = (0..20)
-        .map(|_| Client::connect(server.local_addr()))
-        .collect();
+    let mut clients: Vec<_> = (0..20).map(|_| Client::of(&server)).collect();
     for round in 0..10 {
         for (number, client) in clients.iter_mut().enumerate() {
             let post = "POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab";
@@ -51,7 +49,7 @@ fn a_drain_waits_for_futures_of_other_threads() {
         })
         .wait()
         .unwrap();
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     client.send(get("/"));
     let go = has_begun.recv_timeout(crate::PATIENCE).unwrap();
     let drained = server.drain(Duration::from_secs(30));

@@ -1,7 +1,6 @@
 //! Services and clients that do what they should not, through the public names and real sockets.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -10,11 +9,10 @@ use tidegate_http::{
 };
 use tidegate_net::pinned;
 use tidegate_pool::WorkerPool;
-use tidegate_promise::Outcome;
 use tidegate_testkit::{Gate, Log, until, until_some};
 
 use super::leaves::in_one_turn;
-use super::{Client, get};
+use super::{Client, get, start, start_on};
 
 fn count(text: &str, what: &str) -> usize {
     text.matches(what).count()
@@ -38,15 +36,12 @@ fn whole_or_reset(mut client: Client) -> String {
 
 #[test]
 fn a_client_of_http_1_0_does_not_take_a_part_for_the_whole() {
-    let group = tidegate_net::pinned("web", 1).unwrap();
-    let server = serve(&group, "127.0.0.1:0", |_, response| {
+    let server = start(|_, response| {
         let mut stream = response.stream();
         stream.write("part");
         drop(stream);
-    })
-    .wait()
-    .unwrap();
-    let mut client = Client::connect(server.local_addr());
+    });
+    let mut client = Client::of(&server);
     client.send("GET / HTTP/1.0\r\n\r\n");
     let why = client.stream.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset);
@@ -82,10 +77,9 @@ fn a_service_drains_its_own_server() {
         }
         .unwrap();
         own.set(server.clone()).unwrap();
-        let mut idle = Client::connect(server.local_addr());
-        idle.send(get("/"));
-        assert_eq!(idle.response(), (200, "done".to_owned()));
-        let mut client = Client::connect(server.local_addr());
+        let mut idle = Client::of(&server);
+        idle.ask("/", "done");
+        let mut client = Client::of(&server);
         client.send(get("/a") + &get("/stop") + &get("/never"));
         let text = client.rest();
         assert_eq!(count(&text, "HTTP/1.1 200"), 2, "{text}");
@@ -97,28 +91,21 @@ fn a_service_drains_its_own_server() {
 
 #[test]
 fn deferred_responses_are_dropped_and_completed_after_their_connection_has_ended() {
-    let group = tidegate_net::pinned("web", 1).unwrap();
     let kept: Arc<Mutex<Vec<DeferredResponse>>> = Arc::default();
     let streams: Arc<Mutex<Vec<(ResponseStream, Body)>>> = Arc::default();
     let (keep, keep_streams) = (Arc::clone(&kept), Arc::clone(&streams));
-    let server = serve(
-        &group,
-        "127.0.0.1:0",
-        move |request, response| match request.path() {
-            "/stream" => {
-                let stream = response.stream();
-                keep_streams
-                    .lock()
-                    .unwrap()
-                    .push((stream, request.into_body()));
-            }
-            _ => keep.lock().unwrap().push(response.defer()),
-        },
-    )
-    .wait()
-    .unwrap();
+    let server = start(move |request, response| match request.path() {
+        "/stream" => {
+            let stream = response.stream();
+            keep_streams
+                .lock()
+                .unwrap()
+                .push((stream, request.into_body()));
+        }
+        _ => keep.lock().unwrap().push(response.defer()),
+    });
     for _ in 0..8 {
-        let mut client = Client::connect(server.local_addr());
+        let mut client = Client::of(&server);
         client.send(
             get("/a")
                 + &get("/b")
@@ -153,7 +140,7 @@ fn deferred_responses_are_dropped_and_completed_after_their_connection_has_ended
         }
     });
     // The loop is alive.
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     client.send(get("/c"));
     let response = until_some("it is served", || held.lock().unwrap().pop());
     response.body("alive");
@@ -164,8 +151,7 @@ fn deferred_responses_are_dropped_and_completed_after_their_connection_has_ended
 
 #[test]
 fn a_panic_at_each_point_costs_its_own_connection_only() {
-    let group = tidegate_net::pinned("web", 1).unwrap();
-    let server = serve(&group, "127.0.0.1:0", |request, response| {
+    let server = start(|request, response| {
         let point = request.path().to_owned();
         match &point[..] {
             "/before" => panic!("told to"),
@@ -205,10 +191,8 @@ fn a_panic_at_each_point_costs_its_own_connection_only() {
             }
             _ => response.body("fine"),
         }
-    })
-    .wait()
-    .unwrap();
-    let mut witness = Client::connect(server.local_addr());
+    });
+    let mut witness = Client::of(&server);
     let points = [
         ("/before", "HTTP/1.1 500"),
         ("/status", "HTTP/1.1 500"),
@@ -220,80 +204,16 @@ fn a_panic_at_each_point_costs_its_own_connection_only() {
         ("/collect", "HTTP/1.1 500"),
     ];
     for (path, expected) in points {
-        let mut client = Client::connect(server.local_addr());
+        let mut client = Client::of(&server);
         let body = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
         client.send(get("/fine") + &body + &get("/never"));
         let text = client.rest();
         assert_eq!(count(&text, "HTTP/1.1 "), 2, "{path}: {text}");
         assert!(text.contains(expected), "{path}: {text}");
-        witness.send(get("/witness"));
-        assert_eq!(witness.response(), (200, "fine".to_owned()));
+        witness.ask("/witness", "fine");
     }
     server.drain(Duration::from_secs(3600)).wait().unwrap();
     assert_eq!(settled(&server), server.metrics().requests);
-}
-
-#[test]
-fn bodies_that_are_never_read_keep_or_end_the_connection() {
-    let group = tidegate_net::pinned("web", 1).unwrap();
-    let server = serve(&group, "127.0.0.1:0", |_, response| response.body("ok"))
-        .wait()
-        .unwrap();
-    let mut client = Client::connect(server.local_addr());
-    for length in [0, 1, 10_000, 60_000] {
-        client.send(format!(
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
-        ));
-        client.send(vec![b'x'; length]);
-        assert_eq!(client.response(), (200, "ok".to_owned()), "{length}");
-    }
-    client.send(
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
-    );
-    assert_eq!(client.response(), (200, "ok".to_owned()));
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
-    assert_eq!(client.response(), (200, "ok".to_owned()));
-    let _ = client.stream.write_all(&vec![b'x'; 200_000]);
-    client.stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(client.rest(), "");
-    until("it is closed", || server.metrics().connections == 0);
-}
-
-#[test]
-fn a_body_is_read_after_its_response() {
-    let group = tidegate_net::pinned("web", 1).unwrap();
-    let collected: Arc<Mutex<Vec<Option<usize>>>> = Arc::default();
-    let keep = Arc::clone(&collected);
-    let server = serve(&group, "127.0.0.1:0", move |request, response| {
-        let keep = Arc::clone(&keep);
-        request.collect(1 << 20).finally(move |body| {
-            keep.lock().unwrap().push(match body {
-                Outcome::Success(body) => Some(body.len()),
-                _ => None,
-            });
-        });
-        response.body("early");
-    })
-    .wait()
-    .unwrap();
-    let mut client = Client::connect(server.local_addr());
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
-    assert_eq!(client.response(), (200, "early".to_owned()));
-    client.send(vec![b'x'; 100_000]);
-    client
-        .send("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100000\r\n\r\n");
-    assert_eq!(client.response(), (200, "early".to_owned()));
-    client.send(vec![b'x'; 100_000]);
-    assert_eq!(client.rest(), "");
-    assert_eq!(*collected.lock().unwrap(), [Some(100_000), Some(100_000)]);
-    // A client that leaves in the middle.
-    let mut client = Client::connect(server.local_addr());
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nx");
-    assert_eq!(client.response(), (200, "early".to_owned()));
-    drop(client);
-    until("the collection fails", || {
-        collected.lock().unwrap().last() == Some(&None)
-    });
 }
 
 #[test]
@@ -328,13 +248,13 @@ fn limits_at_their_extremes() {
             .unwrap()
     };
     let server = start(zero);
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     client.send(get("/"));
     assert!(client.rest().starts_with("HTTP/1.1 4"));
     // Without any time nothing hangs, whatever the client gets.
     let server = start(times);
-    drop(Client::connect(server.local_addr()).rest());
-    let mut client = Client::connect(server.local_addr());
+    drop(Client::of(&server).rest());
+    let mut client = Client::of(&server);
     client.send("GET / HT");
     let text = client.rest();
     assert!(
@@ -343,13 +263,13 @@ fn limits_at_their_extremes() {
     );
     until("all are closed", || server.metrics().connections == 0);
     let server = start(most);
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     let target = "a".repeat(60_000);
     client.send(get(&format!("/{target}")));
     assert_eq!(client.response(), (200, "ok".to_owned()));
     client.send(get(&format!("/{}", "a".repeat(70_000))));
     assert!(client.rest().starts_with("HTTP/1.1 4"));
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     client.send((0..1_000).map(|_| get("/")).collect::<String>());
     for _ in 0..1_000 {
         assert_eq!(client.response(), (200, "ok".to_owned()));
@@ -365,14 +285,11 @@ fn a_connection_that_is_kept_alive_counts_until_it_ends() {
         .serve("127.0.0.1:0", |_, response| response.body("ok"))
         .wait()
         .unwrap();
-    let mut clients: Vec<_> = (0..2)
-        .map(|_| Client::connect(server.local_addr()))
-        .collect();
+    let mut clients: Vec<_> = (0..2).map(|_| Client::of(&server)).collect();
     for client in &mut clients {
-        client.send(get("/"));
-        assert_eq!(client.response(), (200, "ok".to_owned()));
+        client.ask("/", "ok");
     }
-    let mut third = Client::connect(server.local_addr());
+    let mut third = Client::of(&server);
     let _ = third.stream.write_all(get("/").as_bytes());
     drop(clients.pop());
     drop(clients.pop());
@@ -381,38 +298,11 @@ fn a_connection_that_is_kept_alive_counts_until_it_ends() {
     });
     drop(third);
     until("a place is free", || {
-        let mut client = Client::connect(server.local_addr());
+        let mut client = Client::of(&server);
         let mut byte = [0];
         client.stream.write_all(get("/").as_bytes()).is_ok()
             && client.stream.peek(&mut byte).is_ok_and(|read| read == 1)
     });
-}
-
-#[test]
-fn a_half_closed_client_gets_all_its_deferred_responses() {
-    let group = tidegate_net::pinned("web", 1).unwrap();
-    let kept: Arc<Mutex<Vec<DeferredResponse>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let server = serve(&group, "127.0.0.1:0", move |_, response| {
-        keep.lock().unwrap().push(response.defer());
-    })
-    .wait()
-    .unwrap();
-    let mut client = Client::connect(server.local_addr());
-    client.send((0..40).map(|_| get("/")).collect::<String>());
-    client.stream.shutdown(Shutdown::Write).unwrap();
-    let mut done = 0;
-    until("all are served", || {
-        let some = std::mem::take(&mut *kept.lock().unwrap());
-        done += some.len();
-        some.into_iter()
-            .rev()
-            .for_each(|response| response.body(""));
-        done == 40
-    });
-    let text = client.rest();
-    assert_eq!(count(&text, "HTTP/1.1 200"), 40, "{text}");
-    assert_eq!(server.metrics().requests, 40);
 }
 
 #[test]
@@ -432,9 +322,7 @@ fn a_blocked_roaming_service_and_a_drain_answer_what_was_accepted() {
     })
     .wait()
     .unwrap();
-    let mut clients: Vec<_> = (0..4)
-        .map(|_| Client::connect(server.local_addr()))
-        .collect();
+    let mut clients: Vec<_> = (0..4).map(|_| Client::of(&server)).collect();
     for client in &mut clients {
         client.send(get("/a") + &get("/b"));
     }
@@ -457,9 +345,8 @@ fn drains_at_random_moments_answer_each_accepted_request_once() {
         .build()
         .unwrap();
     for round in 0..20 {
-        let group = tidegate_net::pinned("web", 2).unwrap();
         let workers = pool.clone();
-        let server = serve(&group, "127.0.0.1:0", move |request, response| {
+        let server = start_on(2, move |request, response| {
             let path = request.path().to_owned();
             let later = response.defer();
             let _ = workers.submit(move || match path.len() % 2 {
@@ -470,12 +357,8 @@ fn drains_at_random_moments_answer_each_accepted_request_once() {
                     stream.finish();
                 }
             });
-        })
-        .wait()
-        .unwrap();
-        let mut clients: Vec<_> = (0..4)
-            .map(|_| Client::connect(server.local_addr()))
-            .collect();
+        });
+        let mut clients: Vec<_> = (0..4).map(|_| Client::of(&server)).collect();
         for client in &mut clients {
             client.send((0..12).map(|n| get(&"/".repeat(n + 1))).collect::<String>());
         }
@@ -500,7 +383,7 @@ fn a_response_before_one_that_is_cut_is_not_lost_with_requests_that_wait() {
     let server = HttpServer::builder(&group).limits(limits);
     let service = move |_: Request<'_>, response: Response<'_>| own.push(response.defer());
     let server = server.serve("127.0.0.1:0", service).wait().unwrap();
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     client.send(get("/a") + &get("/b") + &get("/c"));
     begun.wait_for(2);
     // They stay in the socket: the connection has stopped reading.

@@ -25,36 +25,12 @@ fn a_service_that_blocks_does_not_stop_the_others_of_a_roaming_loop() {
         response.body("done");
     });
     let server = server.wait().unwrap();
-    let mut slow = Client::connect(server.local_addr());
+    let mut slow = Client::of(&server);
     slow.send(get("/slow"));
     for _ in 0..100 {
-        let mut client = Client::connect(server.local_addr());
-        client.send(get("/fast"));
-        assert_eq!(client.response(), (200, "done".to_owned()));
+        let mut client = Client::of(&server);
+        client.ask("/fast", "done");
     }
     gate.open();
     assert_eq!(slow.response(), (200, "done".to_owned()));
-}
-
-#[test]
-fn a_pool_responds_in_the_order_of_the_requests() {
-    let pool = WorkerPool::builder("workers")
-        .core(4)
-        .max(4)
-        .build()
-        .unwrap();
-    let group = tidegate_net::pinned("web", 1).unwrap();
-    let server = serve(&group, "127.0.0.1:0", move |request, response| {
-        let path = request.path().to_owned();
-        let later = response.defer();
-        // A refused job drops the response, which becomes status 500.
-        let _ = pool.execute(move || later.body(path));
-    });
-    let server = server.wait().unwrap();
-    let mut client = Client::connect(server.local_addr());
-    let requests: String = (0..200).map(|n| get(&format!("/{n}"))).collect();
-    client.send(requests);
-    for n in 0..200 {
-        assert_eq!(client.response(), (200, format!("/{n}")));
-    }
 }

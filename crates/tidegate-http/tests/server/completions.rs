@@ -121,8 +121,7 @@ impl Deferring {
             Place::Service => {
                 *self.next.lock().unwrap() = Some(Box::new(end));
                 let mut other = self.connect();
-                other.send(get("/now"));
-                assert_eq!(other.response(), (200, "now".to_owned()));
+                other.ask("/now", "now");
             }
         }
     }

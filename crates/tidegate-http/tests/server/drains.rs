@@ -3,35 +3,26 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_http::{DeferredResponse, HttpServer, serve};
+use tidegate_http::{DeferredResponse, HttpServer};
 use tidegate_net::DrainReport;
 use tidegate_promise::Completion;
 use tidegate_testkit::{Gate, until};
 
-use super::{Client, get};
+use super::{Client, get, start, start_on};
 
 #[test]
 fn a_drain_ends_idle_connections_at_once_and_busy_ones_with_their_response() {
-    let group = tidegate_net::pinned("web", 2).unwrap();
     let kept: Arc<Mutex<Option<DeferredResponse>>> = Arc::default();
     let keep = Arc::clone(&kept);
-    let server = serve(
-        &group,
-        "127.0.0.1:0",
-        move |request, response| match request.path() {
-            "/later" => *keep.lock().unwrap() = Some(response.defer()),
-            _ => response.body("now"),
-        },
-    );
-    let server = server.wait().unwrap();
-    let mut idle: Vec<_> = (0..20)
-        .map(|_| Client::connect(server.local_addr()))
-        .collect();
+    let server = start_on(2, move |request, response| match request.path() {
+        "/later" => *keep.lock().unwrap() = Some(response.defer()),
+        _ => response.body("now"),
+    });
+    let mut idle: Vec<_> = (0..20).map(|_| Client::of(&server)).collect();
     for client in &mut idle {
-        client.send(get("/"));
-        assert_eq!(client.response(), (200, "now".to_owned()));
+        client.ask("/", "now");
     }
-    let mut busy = Client::connect(server.local_addr());
+    let mut busy = Client::of(&server);
     busy.send(get("/later"));
     until("the request is there", || kept.lock().unwrap().is_some());
     let drained = server.drain(Duration::from_secs(3600));
@@ -49,14 +40,12 @@ fn a_drain_ends_idle_connections_at_once_and_busy_ones_with_their_response() {
 
 #[test]
 fn a_drain_cuts_connections_at_its_deadline() {
-    let group = tidegate_net::pinned("web", 1).unwrap();
     let kept: Arc<Mutex<Vec<DeferredResponse>>> = Arc::default();
     let keep = Arc::clone(&kept);
-    let server = serve(&group, "127.0.0.1:0", move |_, response| {
+    let server = start(move |_, response| {
         keep.lock().unwrap().push(response.defer());
     });
-    let server = server.wait().unwrap();
-    let mut busy = Client::connect(server.local_addr());
+    let mut busy = Client::of(&server);
     busy.send(get("/never"));
     until("the request is there", || !kept.lock().unwrap().is_empty());
     let report = server.drain(Duration::ZERO).wait().unwrap();
@@ -73,26 +62,21 @@ fn requests_that_wait_in_their_sockets_when_a_drain_begins_are_answered() {
 }
 
 fn answer_what_waits(drain: impl FnOnce(&HttpServer) -> Completion<DrainReport>) {
-    let group = tidegate_net::pinned("web", 1).unwrap();
     let (gate, entered) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
     let (inside, entering) = (Arc::clone(&gate), Arc::clone(&entered));
-    let server = serve(&group, "127.0.0.1:0", move |request, response| {
+    let server = start(move |request, response| {
         if request.path() == "/block" {
             entering.open();
             inside.wait();
         }
         response.body("now");
     });
-    let server = server.wait().unwrap();
-    let mut clients: Vec<_> = (0..20)
-        .map(|_| Client::connect(server.local_addr()))
-        .collect();
+    let mut clients: Vec<_> = (0..20).map(|_| Client::of(&server)).collect();
     for client in &mut clients {
-        client.send(get("/"));
-        assert_eq!(client.response(), (200, "now".to_owned()));
+        client.ask("/", "now");
     }
     // The event loop is busy while the requests arrive and the drain begins.
-    let mut blocking = Client::connect(server.local_addr());
+    let mut blocking = Client::of(&server);
     blocking.send(get("/block"));
     entered.wait();
     for client in &mut clients {
@@ -114,14 +98,12 @@ fn answer_what_waits(drain: impl FnOnce(&HttpServer) -> Completion<DrainReport>)
 
 #[test]
 fn a_client_that_goes_on_sending_gets_the_last_response_whole() {
-    let group = tidegate_net::pinned("web", 1).unwrap();
-    let server = serve(&group, "127.0.0.1:0", |_, response| {
+    let server = start(|_, response| {
         response
             .field("Connection", "close")
             .body("x".repeat(100_000));
     });
-    let server = server.wait().unwrap();
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     // Far more than the server reads at once, behind the request that it ends with.
     client.send(get("/").repeat(1000));
     let (status, body) = client.response();

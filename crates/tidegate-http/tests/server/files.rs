@@ -5,9 +5,9 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate_http::{Files, HttpServer, Router, serve};
+use tidegate_http::{Files, HttpServer, Router};
 
-use crate::{Client, get};
+use crate::{Client, get, start};
 
 const LARGE: usize = 6 * 1024 * 1024;
 const SECOND: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ fn large_files_are_sent_in_order_with_other_responses() {
         .serve_with("127.0.0.1:0", move || router.clone())
         .wait()
         .unwrap();
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     let paths = [
         "/hello/a",
         "/files/large.txt",
@@ -76,18 +76,15 @@ fn large_files_are_sent_in_order_with_other_responses() {
 fn a_large_file_is_sent_whole_before_the_connection_ends() {
     let dir = TestDir::new("close");
     let files = Files::new(&dir.0).unwrap();
-    let group = tidegate_net::pinned("web", 1).unwrap();
-    let server = serve(&group, "127.0.0.1:0", move |request, response| {
+    let server = start(move |request, response| {
         files.respond(request, response);
-    })
-    .wait()
-    .unwrap();
-    let mut client = Client::connect(server.local_addr());
+    });
+    let mut client = Client::of(&server);
     client.send("GET /large.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     let all = client.rest();
     assert!(all.ends_with(&content()) && all.len() < LARGE + 1000);
 
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     client.send("GET /large.txt HTTP/1.1\r\nHost: a\r\nRange: bytes=16-31\r\n\r\n");
     assert_eq!(client.response(), (206, "0123456789abcdef".to_owned()));
     server.drain(SECOND).wait().unwrap();
@@ -103,7 +100,7 @@ fn a_file_that_is_truncated_ends_the_connection_and_not_the_server() {
         .serve_with("127.0.0.1:0", move || files.clone())
         .wait()
         .unwrap();
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     client.send(get("/large.txt"));
     let mut first = [0; 1000];
     client.stream.read_exact(&mut first).unwrap();
@@ -111,8 +108,7 @@ fn a_file_that_is_truncated_ends_the_connection_and_not_the_server() {
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_len(10).unwrap();
     assert!(client.rest().len() < LARGE);
-    let mut client = Client::connect(server.local_addr());
-    client.send(get("/small.txt"));
-    assert_eq!(client.response(), (200, "small".to_owned()));
+    let mut client = Client::of(&server);
+    client.ask("/small.txt", "small");
     server.drain(SECOND).wait().unwrap();
 }

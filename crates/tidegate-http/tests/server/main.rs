@@ -8,6 +8,9 @@
 #[cfg(feature = "async")]
 mod asynchronous;
 mod attacks;
+#[cfg(feature = "tls")]
+#[path = "../authority/mod.rs"]
+mod authority;
 mod blocking;
 mod completions;
 mod drains;
@@ -24,6 +27,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use tidegate_http::{HttpServer, Request, Response};
+
 /// How long a test waits for bytes before it fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -34,6 +39,10 @@ struct Client<S = TcpStream> {
 }
 
 impl Client {
+    fn of(server: &HttpServer) -> Self {
+        Self::connect(server.local_addr())
+    }
+
     fn connect(address: SocketAddr) -> Self {
         Self::over(dial(address))
     }
@@ -56,6 +65,11 @@ impl<S: Read + Write> Client<S> {
 
     fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    fn ask(&mut self, path: &str, body: &str) {
+        self.send(get(path));
+        assert_eq!(self.response(), (200, body.to_owned()));
     }
 
     /// Reads a response with a `Content-Length`: its status and its body.
@@ -93,6 +107,20 @@ impl<S: Read + Write> Client<S> {
             self.received.extend_from_slice(&chunk[..read]);
         }
     }
+}
+
+/// Starts a server on one event loop.
+fn start(respond: impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static) -> HttpServer {
+    start_on(1, respond)
+}
+
+fn start_on(
+    loops: usize,
+    respond: impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static,
+) -> HttpServer {
+    let group = tidegate_net::pinned("web", loops).unwrap();
+    let server = tidegate_http::serve(&group, "127.0.0.1:0", respond);
+    server.wait().unwrap()
 }
 
 fn get(path: &str) -> String {

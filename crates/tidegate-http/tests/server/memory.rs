@@ -28,7 +28,7 @@ fn pieces_that_a_service_has_not_read_count_against_the_limit() {
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n";
     let request = head.to_owned() + &"x".repeat(60_000);
     for read in [true, false] {
-        let mut client = Client::connect(server.local_addr());
+        let mut client = Client::of(&server);
         client.send(&request);
         until("the body is there", || held() > 60_000 - STEP);
         let (mut body, response) = kept.lock().unwrap().take().unwrap();
@@ -59,7 +59,7 @@ fn a_body_that_is_collected_counts_against_the_limit() {
         .wait()
         .unwrap();
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n";
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     // The connection may be closed before everything is written.
     let body = head.to_owned() + &"x".repeat(300_000);
     let _ = client.stream.write_all(body.as_bytes());
@@ -69,7 +69,7 @@ fn a_body_that_is_collected_counts_against_the_limit() {
     until("nothing is held", || {
         server.server().metrics().held_bytes == 0
     });
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
     assert_eq!(client.response(), (200, "done".to_owned()));
 }

@@ -2,74 +2,31 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tidegate_http::client::Client as HttpClient;
 use tidegate_http::{Files, HttpServer, HttpServerBuilder, Request, Response};
 use tidegate_loop::Pinned;
 use tidegate_net::handlers::{ProxiedPeer, ProxyProtocol};
-use tidegate_net::tls::rustls::pki_types::pem::PemObject;
-use tidegate_net::tls::rustls::pki_types::{CertificateDer, ServerName};
-use tidegate_net::tls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use tidegate_net::tls::{TlsClient, TlsHandshake, TlsServer};
+use tidegate_net::tls::{TlsClient, TlsHandshake};
 use tidegate_net::{Handler, NetGroup};
 use tidegate_promise::Completion;
 use tidegate_testkit::until;
 
+use crate::authority::{Authority, Secure};
 use crate::files::{TestDir, content};
 use crate::{Client, dial, get, leaves};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A certificate authority for the tests.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        Self(CertifiedIssuer::self_signed(params, key).unwrap())
-    }
-
-    /// Returns a certificate for `name` and its key.
-    fn identity(&self, name: &str) -> (String, String) {
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let own = params.signed_by(&key, &self.0).unwrap();
-        (own.pem(), key.serialize_pem())
-    }
-
-    fn server(&self) -> TlsServer {
-        let (chain, key) = self.identity("a.test");
-        TlsServer::from_pem(chain.as_bytes(), key.as_bytes()).unwrap()
-    }
-
-    /// Begins TLS with `a.test` on a connection.
-    fn secure(&self, stream: TcpStream, alpn: &[&str]) -> Secure {
-        let mut roots = RootCertStore::empty();
-        let root = CertificateDer::from_pem_slice(self.0.pem().as_bytes()).unwrap();
-        roots.add(root).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = alpn.iter().map(|one| one.as_bytes().to_vec()).collect();
-        let name = ServerName::try_from("a.test").unwrap();
-        let tls = ClientConnection::new(Arc::new(config), name).unwrap();
-        Client::over(StreamOwned::new(tls, stream))
-    }
-
-    fn connect(&self, address: SocketAddr) -> Secure {
-        self.secure(dial(address), &["http/1.1"])
-    }
+/// Begins TLS with `a.test` on a connection.
+fn secure(authority: &Authority, stream: TcpStream, alpn: &[&str]) -> Client<Secure> {
+    Client::over(authority.secure(stream, alpn))
 }
 
-type Secure = Client<StreamOwned<ClientConnection, TcpStream>>;
+fn connect(authority: &Authority, address: SocketAddr) -> Client<Secure> {
+    secure(authority, dial(address), &["http/1.1"])
+}
 
 fn group() -> NetGroup {
     tidegate_net::pinned("web", 1).unwrap()
@@ -91,7 +48,7 @@ fn serve(builder: HttpServerBuilder<Pinned>) -> HttpServer {
 #[test]
 fn a_service_sees_the_name_and_the_protocol_that_the_client_asks_for() {
     let (group, authority) = (group(), Authority::new());
-    let tls = authority.server();
+    let tls = authority.server("a.test");
     let (chain, key) = authority.identity("b.test");
     tls.set_name("b.test", chain.as_bytes(), key.as_bytes())
         .unwrap();
@@ -106,7 +63,7 @@ fn a_service_sees_the_name_and_the_protocol_that_the_client_asks_for() {
         .unwrap();
     let address = server.local_addr();
     let client = HttpClient::builder(&group)
-        .tls(TlsClient::trusting(authority.0.pem().as_bytes()).unwrap())
+        .tls(TlsClient::trusting(authority.pem().as_bytes()).unwrap())
         .resolver(move |_, _| Completion::succeeded(vec![address]))
         .build();
     for name in ["a.test", "b.test", "a.test"] {
@@ -129,8 +86,8 @@ fn a_service_sees_the_name_and_the_protocol_that_the_client_asks_for() {
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     let (group, authority) = (group(), Authority::new());
-    let server = serve(HttpServer::builder(&group).tls(authority.server()));
-    let mut client = authority.connect(server.local_addr());
+    let server = serve(HttpServer::builder(&group).tls(authority.server("a.test")));
+    let mut client = connect(&authority, server.local_addr());
     for round in 0..3 {
         let requests: String = (0..50)
             .map(|n| get(&format!("/{round}/{n}")) + &get("/large"))
@@ -147,10 +104,9 @@ fn pipelined_requests_are_answered_in_order() {
 #[test]
 fn clients_that_do_not_finish_the_handshake_are_counted_and_harm_no_other() {
     let (group, authority) = (group(), Authority::new());
-    let server = serve(HttpServer::builder(&group).tls(authority.server()));
-    let mut other = authority.connect(server.local_addr());
-    other.send(get("/a"));
-    assert_eq!(other.response(), (200, "/a".to_owned()));
+    let server = serve(HttpServer::builder(&group).tls(authority.server("a.test")));
+    let mut other = connect(&authority, server.local_addr());
+    other.ask("/a", "/a");
     // Not TLS at all.
     let mut plain = dial(server.local_addr());
     plain.write_all(get("/").as_bytes()).unwrap();
@@ -158,7 +114,7 @@ fn clients_that_do_not_finish_the_handshake_are_counted_and_harm_no_other() {
     plain.read_to_end(&mut alert).unwrap();
     assert!(!alert.starts_with(b"HTTP"), "{alert:?}");
     // Another protocol only.
-    let mut h2 = authority.secure(dial(server.local_addr()), &["h2"]);
+    let mut h2 = secure(&authority, dial(server.local_addr()), &["h2"]);
     h2.stream.write_all(get("/").as_bytes()).unwrap_err();
     until("both are counted", || {
         server.metrics().failed_handshakes == 2
@@ -172,21 +128,18 @@ fn clients_that_do_not_finish_the_handshake_are_counted_and_harm_no_other() {
     let metrics = server.metrics();
     assert_eq!((metrics.failed_handshakes, metrics.server_errors), (2, 0));
     assert_eq!(metrics.requests, 1);
-    other.send(get("/b"));
-    assert_eq!(other.response(), (200, "/b".to_owned()));
+    other.ask("/b", "/b");
     // A client that names no protocol is served.
-    let mut client = authority.secure(dial(server.local_addr()), &[]);
-    client.send(get("/c"));
-    assert_eq!(client.response(), (200, "/c".to_owned()));
+    let mut client = secure(&authority, dial(server.local_addr()), &[]);
+    client.ask("/c", "/c");
 }
 
 #[test]
 fn a_client_that_leaves_without_a_notice_is_lost() {
     let (group, authority) = (group(), Authority::new());
-    let server = serve(HttpServer::builder(&group).tls(authority.server()));
-    let mut client = authority.connect(server.local_addr());
-    client.send(get("/a"));
-    assert_eq!(client.response(), (200, "/a".to_owned()));
+    let server = serve(HttpServer::builder(&group).tls(authority.server("a.test")));
+    let mut client = connect(&authority, server.local_addr());
+    client.ask("/a", "/a");
     client.stream.sock.shutdown(Shutdown::Write).unwrap();
     until("the connection ends", || server.metrics().connections == 0);
     let metrics = server.metrics();
@@ -197,10 +150,10 @@ fn a_client_that_leaves_without_a_notice_is_lost() {
 fn a_client_that_ends_its_half_with_a_notice_leaves_or_gets_its_responses() {
     let authority = Authority::new();
     leaves::check(
-        |server| server.tls(authority.server()),
-        |address| authority.connect(address),
+        |server| server.tls(authority.server("a.test")),
+        |address| connect(&authority, address),
         |client| {
-            let Secure { stream, .. } = client;
+            let Client { stream, .. } = client;
             stream.conn.send_close_notify();
             stream.flush().unwrap();
             stream.sock.shutdown(Shutdown::Write).unwrap();
@@ -211,10 +164,9 @@ fn a_client_that_ends_its_half_with_a_notice_leaves_or_gets_its_responses() {
 #[test]
 fn a_drain_ends_connections_with_a_notice() {
     let (group, authority) = (group(), Authority::new());
-    let server = serve(HttpServer::builder(&group).tls(authority.server()));
-    let mut idle = authority.connect(server.local_addr());
-    idle.send(get("/a"));
-    assert_eq!(idle.response(), (200, "/a".to_owned()));
+    let server = serve(HttpServer::builder(&group).tls(authority.server("a.test")));
+    let mut idle = connect(&authority, server.local_addr());
+    idle.ask("/a", "/a");
     let drained = server.drain(Duration::from_secs(3600));
     // An end without a `close_notify` would be an error.
     assert_eq!(idle.rest(), "");
@@ -225,7 +177,7 @@ fn a_drain_ends_connections_with_a_notice() {
 fn a_client_of_http_1_0_does_not_take_a_part_for_the_whole() {
     let (group, authority) = (group(), Authority::new());
     let server = HttpServer::builder(&group)
-        .tls(authority.server())
+        .tls(authority.server("a.test"))
         .serve("127.0.0.1:0", |_, response| {
             let mut stream = response.stream();
             stream.write("part");
@@ -233,7 +185,7 @@ fn a_client_of_http_1_0_does_not_take_a_part_for_the_whole() {
         })
         .wait()
         .unwrap();
-    let mut client = authority.connect(server.local_addr());
+    let mut client = connect(&authority, server.local_addr());
     client.send("GET / HTTP/1.0\r\n\r\n");
     // With a `close_notify`, the part would be the whole.
     let why = client.stream.read_to_end(&mut Vec::new()).unwrap_err();
@@ -243,8 +195,8 @@ fn a_client_of_http_1_0_does_not_take_a_part_for_the_whole() {
 #[test]
 fn a_client_that_goes_on_sending_gets_the_last_response() {
     let (group, authority) = (group(), Authority::new());
-    let server = serve(HttpServer::builder(&group).tls(authority.server()));
-    let mut client = authority.connect(server.local_addr());
+    let server = serve(HttpServer::builder(&group).tls(authority.server("a.test")));
+    let mut client = connect(&authority, server.local_addr());
     client.send(get("/close") + &get("/never").repeat(1000));
     assert_eq!(client.response(), (200, "last".to_owned()));
     assert_eq!(client.rest(), "");
@@ -256,11 +208,11 @@ fn files_and_ranges_are_encrypted() {
     let (group, authority, dir) = (group(), Authority::new(), TestDir::new("secure"));
     let files = Files::new(&dir.0).unwrap();
     let server = HttpServer::builder(&group)
-        .tls(authority.server())
+        .tls(authority.server("a.test"))
         .serve_with("127.0.0.1:0", move || files.clone())
         .wait()
         .unwrap();
-    let mut client = authority.connect(server.local_addr());
+    let mut client = connect(&authority, server.local_addr());
     let range = "GET /large.txt HTTP/1.1\r\nHost: a\r\nRange: bytes=16-31\r\n\r\n";
     client.send(get("/large.txt") + range + &get("/small.txt"));
     assert!(client.response() == (200, content()));
@@ -274,7 +226,7 @@ fn the_proxy_protocol_comes_before_tls() {
     let (group, authority) = (group(), Authority::new());
     let server = HttpServer::builder(&group)
         .front(|pipeline| pipeline.add_handler("proxy", Handler::inbound(ProxyProtocol::new())))
-        .tls(authority.server())
+        .tls(authority.server("a.test"))
         .serve("127.0.0.1:0", |request, response| {
             let peer = request.channel().attribute::<ProxiedPeer>().unwrap();
             response.body(peer.addresses.unwrap().0.to_string());
@@ -284,9 +236,8 @@ fn the_proxy_protocol_comes_before_tls() {
     let mut stream = dial(server.local_addr());
     let header = "PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n";
     stream.write_all(header.as_bytes()).unwrap();
-    let mut client = authority.secure(stream, &["http/1.1"]);
-    client.send(get("/"));
-    assert_eq!(client.response(), (200, "192.0.2.1:4000".to_owned()));
+    let mut client = secure(&authority, stream, &["http/1.1"]);
+    client.ask("/", "192.0.2.1:4000");
     // Without a header nothing is looked at.
     let mut plain = dial(server.local_addr());
     plain.write_all(get("/").as_bytes()).unwrap();

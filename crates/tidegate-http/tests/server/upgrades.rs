@@ -14,7 +14,7 @@ use tidegate_http::{Body, serve};
 use tidegate_net::{ByteStream, Handler, Inbound, InboundContext, Nothing, StreamHandler};
 use tidegate_pool::WorkerPool;
 
-use crate::Client;
+use crate::{Client, start};
 
 /// Sends everything back, and a line at the end.
 async fn echo(mut stream: ByteStream) {
@@ -34,10 +34,9 @@ async fn echo(mut stream: ByteStream) {
 
 #[test]
 fn a_stream_takes_over_a_connection_from_another_thread() {
-    let group = tidegate_net::pinned("web", 1).unwrap();
     let other = tidegate_net::pinned("other", 1).unwrap();
     let loops = other.loops().clone();
-    let server = serve(&group, "127.0.0.1:0", move |request, response| {
+    let server = start(move |request, response| {
         if request.upgrade().is_none() {
             return response.body("http");
         }
@@ -45,11 +44,9 @@ fn a_stream_takes_over_a_connection_from_another_thread() {
         let accept =
             || response.switch(|s| s.add("echo", Handler::local_inbound(StreamHandler::new(echo))));
         loops.next().execute(accept).unwrap();
-    })
-    .wait()
-    .unwrap();
+    });
 
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     client.send(crate::get("/a"));
     assert_eq!(client.response(), (200, "http".to_owned()));
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nearly ");
@@ -94,7 +91,7 @@ fn a_handler_takes_over_a_tunnel_of_a_roaming_group() {
     })
     .wait()
     .unwrap();
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     client.send("CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\n\r\nearly ");
     client.read_until(|bytes| bytes.ends_with(b"early ").then_some(()));
     client.send("late");
@@ -103,7 +100,7 @@ fn a_handler_takes_over_a_tunnel_of_a_roaming_group() {
     assert!(sent.starts_with("HTTP/1.1 200 OK\r\n"), "{sent}");
     assert!(sent.ends_with("\r\n\r\nearly late"), "{sent}");
 
-    let mut client = Client::connect(server.local_addr());
+    let mut client = Client::of(&server);
     client.send("CONNECT b:80 HTTP/1.1\r\nHost: b:80\r\nAccept: x\r\n\r\n");
     let sent = client.rest();
     assert!(sent.starts_with("HTTP/1.1 500 "), "{sent}");
@@ -112,10 +109,9 @@ fn a_handler_takes_over_a_tunnel_of_a_roaming_group() {
 
 #[test]
 fn a_body_that_is_read_after_the_change_does_not_end_the_connection() {
-    let group = tidegate_net::pinned("web", 1).unwrap();
     let kept = Arc::<Mutex<Option<Body>>>::default();
     let of_service = Arc::clone(&kept);
-    let server = serve(&group, "127.0.0.1:0", move |request, response| {
+    let server = start(move |request, response| {
         if request.upgrade().is_some() {
             let response = response.field("Upgrade", "echo");
             return response.switch(|s| s.add("echo", Handler::inbound(Echo)));
@@ -123,10 +119,8 @@ fn a_body_that_is_read_after_the_change_does_not_end_the_connection() {
         // Has responded, and reads later.
         response.stream_with_length(0).finish();
         *of_service.lock().unwrap() = Some(request.into_body());
-    })
-    .wait()
-    .unwrap();
-    let mut client = Client::connect(server.local_addr());
+    });
+    let mut client = Client::of(&server);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
     client
         .send("bodyGET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\none ");

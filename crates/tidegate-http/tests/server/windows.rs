@@ -74,7 +74,7 @@ fn clients_that_stop_reading_hold_two_windows_each() {
     let held = || server.server().metrics().held_bytes;
     let mut clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
-            let mut client = Client::connect(server.local_addr());
+            let mut client = Client::of(&server);
             client.send(get("/"));
             // A fast client, whose window grows.
             read(&mut client, 16 * MIB);
@@ -107,7 +107,7 @@ fn fast_clients_stay_within_the_memory_of_the_server() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let mut client = Client::connect(server.local_addr());
+                let mut client = Client::of(&server);
                 for _ in 0..2 {
                     client.send(get("/"));
                     read(&mut client, length);

@@ -3,9 +3,9 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-#[cfg(feature = "tls")]
-pub(super) use self::secure::Authority;
 use crate::PATIENCE;
+#[cfg(feature = "tls")]
+pub(super) use crate::authority::{Authority, Secure};
 
 /// Whom clients trust: nobody, without TLS.
 #[cfg(not(feature = "tls"))]
@@ -15,7 +15,7 @@ pub(super) enum Authority {}
 pub(super) enum Link {
     Plain(TcpStream),
     #[cfg(feature = "tls")]
-    Secure(Box<secure::Stream>),
+    Secure(Box<Secure>),
 }
 
 impl Link {
@@ -27,7 +27,7 @@ impl Link {
         match authority {
             None => Ok(Self::Plain(stream)),
             #[cfg(feature = "tls")]
-            Some(authority) => Ok(Self::Secure(Box::new(authority.secure(stream)))),
+            Some(authority) => Ok(Self::Secure(Box::new(authority.secure(stream, &[])))),
             #[cfg(not(feature = "tls"))]
             Some(authority) => match *authority {},
         }
@@ -80,59 +80,6 @@ impl Link {
             // The end of the socket without `close_notify`; a reply to a handshake that is over.
             ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe => !matches!(self, Self::Plain(_)),
             _ => false,
-        }
-    }
-}
-
-#[cfg(feature = "tls")]
-mod secure {
-    use std::net::TcpStream;
-    use std::sync::Arc;
-
-    use rcgen::{CertificateParams, KeyPair};
-    use tidegate_net::tls::TlsServer;
-    use tidegate_net::tls::rustls::pki_types::ServerName;
-    use tidegate_net::tls::rustls::{
-        self, ClientConfig, ClientConnection, RootCertStore, StreamOwned,
-    };
-
-    pub(crate) type Stream = StreamOwned<ClientConnection, TcpStream>;
-
-    /// A certificate, and clients that trust it.
-    #[derive(Clone)]
-    pub(crate) struct Authority {
-        server: TlsServer,
-        client: Arc<ClientConfig>,
-    }
-
-    impl Authority {
-        pub(crate) fn new() -> Self {
-            let params = CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
-            let key = KeyPair::generate().unwrap();
-            let own = params.self_signed(&key).unwrap();
-            let (chain, key) = (own.pem(), key.serialize_pem());
-            let mut roots = RootCertStore::empty();
-            roots.add(own.der().clone()).unwrap();
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let client = ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-            Self {
-                server: TlsServer::from_pem(chain.as_bytes(), key.as_bytes()).unwrap(),
-                client: Arc::new(client),
-            }
-        }
-
-        pub(crate) fn server(&self) -> TlsServer {
-            self.server.clone()
-        }
-
-        pub(super) fn secure(&self, stream: TcpStream) -> Stream {
-            let name = ServerName::try_from("a.test").unwrap();
-            let tls = ClientConnection::new(Arc::clone(&self.client), name).unwrap();
-            StreamOwned::new(tls, stream)
         }
     }
 }

@@ -140,7 +140,7 @@ fn run<P: ChannelPlacement>(group: &NetGroup<P>, clock: &ManualClock, rng: &mut 
         });
     #[cfg(feature = "tls")]
     let builder = match &weather.authority {
-        Some(authority) => builder.tls(authority.server()),
+        Some(authority) => builder.tls(authority.server("a.test")),
         None => builder,
     };
     let server = builder
