@@ -359,8 +359,7 @@ fn a_connection_that_ends_drops_its_futures() {
     });
     client.send(get("/a") + &get("/b"));
     assert_eq!(*dropped.lock().unwrap(), 0);
-    client.socket.close();
-    client.socket.run();
+    client.close();
     client.socket.run();
     assert_eq!(*dropped.lock().unwrap(), 2);
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io};
 
+use tidegate_core::permits::Permit;
 use tidegate_testkit::until_some;
 
 use super::builder::FilesBuilder;
@@ -86,6 +87,14 @@ struct Reply {
 }
 
 impl Reply {
+    fn shown(&self) -> (u16, &str) {
+        (self.status, &self.body)
+    }
+
+    fn with(&self, field: &str) -> (u16, Option<&str>) {
+        (self.status, self.field(field))
+    }
+
     fn field(&self, name: &str) -> Option<&str> {
         let prefix = format!("{name}: ");
         self.head
@@ -118,6 +127,10 @@ fn ask(client: &mut Client, method: &str, path: &str, fields: &[(&str, &str)]) -
             body: body.to_owned(),
         })
     })
+}
+
+fn all_places(files: &Files) -> Vec<Permit> {
+    std::iter::from_fn(|| files.take_place()).collect()
 }
 
 fn get(client: &mut Client, path: &str) -> Reply {
@@ -153,7 +166,7 @@ fn a_file_is_sent_with_its_type_its_tag_and_its_date() {
     let dir = TestDir::new();
     let mut client = dir.client();
     let reply = get(&mut client, "/a.txt?query");
-    assert_eq!((reply.status, reply.body.as_str()), (200, "0123456789"));
+    assert_eq!(reply.shown(), (200, "0123456789"));
     assert_eq!(
         reply.field("Content-Type"),
         Some("text/plain; charset=utf-8")
@@ -164,7 +177,7 @@ fn a_file_is_sent_with_its_type_its_tag_and_its_date() {
     assert!(tag.starts_with('"') && tag.ends_with("-a\""), "{tag}");
 
     let reply = ask(&mut client, "HEAD", "/a.txt", &[]);
-    assert_eq!((reply.status, reply.body.as_str()), (200, ""));
+    assert_eq!(reply.shown(), (200, ""));
     assert_eq!(reply.field("Content-Length"), Some("10"));
     assert_eq!(reply.field("ETag"), Some(tag.as_str()));
 
@@ -176,7 +189,7 @@ fn a_file_is_sent_with_its_type_its_tag_and_its_date() {
         ("/empty.css", "", "text/css; charset=utf-8"),
     ] {
         let reply = get(&mut client, path);
-        assert_eq!((reply.status, reply.body.as_str()), (200, body), "{path}");
+        assert_eq!(reply.shown(), (200, body), "{path}");
         assert_eq!(reply.field("Content-Type"), Some(content_type), "{path}");
     }
 }
@@ -187,10 +200,7 @@ fn a_directory_without_its_slash_is_redirected() {
     let mut client = dir.client();
     for (path, location) in [("/sub", "/sub/"), ("/sub/empty?a=b", "/sub/empty/?a=b")] {
         let reply = get(&mut client, path);
-        assert_eq!(
-            (reply.status, reply.field("Location")),
-            (301, Some(location))
-        );
+        assert_eq!(reply.with("Location"), (301, Some(location)));
     }
     assert_eq!(
         get(&mut client, "/sub/empty/").status,
@@ -199,10 +209,7 @@ fn a_directory_without_its_slash_is_redirected() {
     );
     let mut client = self::client(dir.files().prefix("/static/").build().unwrap());
     let reply = get(&mut client, "/static");
-    assert_eq!(
-        (reply.status, reply.field("Location")),
-        (301, Some("/static/"))
-    );
+    assert_eq!(reply.with("Location"), (301, Some("/static/")));
     assert_eq!(get(&mut client, "/static/").body, "home");
     assert_eq!(get(&mut client, "/static/sub/").body, "sub home");
     assert_eq!(get(&mut client, "/a.txt").status, 404);
@@ -241,11 +248,7 @@ fn hostile_paths_find_nothing() {
     ];
     for path in hostile {
         let reply = get(&mut client, path);
-        assert_eq!(
-            (reply.status, reply.body.as_str()),
-            (404, "not found\n"),
-            "{path}"
-        );
+        assert_eq!(reply.shown(), (404, "not found\n"), "{path}");
     }
     let long = format!("/{}", "a".repeat(5000));
     assert_eq!(get(&mut client, &long).status, 404);
@@ -421,23 +424,13 @@ fn ranges_send_a_part() {
         let mut fields = vec![("Range", range)];
         fields.extend(if_range.map(|value| ("If-Range", value)));
         let reply = ask(&mut client, "GET", "/a.txt", &fields);
-        assert_eq!(
-            (reply.status, reply.body.as_str()),
-            (status, body),
-            "{fields:?}"
-        );
+        assert_eq!(reply.shown(), (status, body), "{fields:?}");
         assert_eq!(reply.field("Content-Range"), content_range, "{fields:?}");
     }
     let reply = ask(&mut client, "HEAD", "/a.txt", &[("Range", "bytes=2-3")]);
-    assert_eq!(
-        (reply.status, reply.field("Content-Length")),
-        (200, Some("10"))
-    );
+    assert_eq!(reply.with("Content-Length"), (200, Some("10")));
     let reply = ask(&mut client, "GET", "/empty.css", &[("Range", "bytes=0-")]);
-    assert_eq!(
-        (reply.status, reply.field("Content-Range")),
-        (416, Some("bytes */0"))
-    );
+    assert_eq!(reply.with("Content-Range"), (416, Some("bytes */0")));
 }
 
 #[test]
@@ -475,10 +468,7 @@ fn other_methods_are_refused() {
         ("OPTIONS", 204),
     ] {
         let reply = ask(&mut client, method, "/a.txt", &[]);
-        assert_eq!(
-            (reply.status, reply.field("Allow")),
-            (status, Some("GET, HEAD, OPTIONS"))
-        );
+        assert_eq!(reply.with("Allow"), (status, Some("GET, HEAD, OPTIONS")));
     }
 }
 
@@ -487,14 +477,14 @@ fn requests_above_the_limit_are_refused_until_there_is_room() {
     let dir = TestDir::new();
     let files = dir.files().threads(1, 1).build().unwrap();
     let mut client = client(files.clone());
-    let places: Vec<_> = std::iter::from_fn(|| files.take_place()).collect();
+    let places = all_places(&files);
     assert_eq!(places.len(), 2);
     let reply = get(&mut client, "/a.txt");
-    assert_eq!((reply.status, reply.field("Retry-After")), (503, Some("1")));
+    assert_eq!(reply.with("Retry-After"), (503, Some("1")));
     drop(places);
     assert_eq!(get(&mut client, "/a.txt").status, 200);
     until_some("the place is free again", || {
-        let places: Vec<_> = std::iter::from_fn(|| files.take_place()).collect();
+        let places = all_places(&files);
         (places.len() == 2).then_some(())
     });
 }
@@ -531,7 +521,7 @@ fn who_asks_is_told_the_status_and_the_length() {
         ask(&mut client, method, path, fields);
     }
     let places: Vec<_> = until_some("the places are free", || {
-        let places: Vec<_> = std::iter::from_fn(|| files.take_place()).collect();
+        let places = all_places(&files);
         (places.len() == 2).then_some(places)
     });
     get(&mut client, "/a.txt");

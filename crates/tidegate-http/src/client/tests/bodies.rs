@@ -10,8 +10,8 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n";
 fn a_receiver_that_pauses_gets_the_rest_when_it_resumes() {
     let mut fixture = Fixture::new();
     let id = fixture.begin(Flow::Pause, false);
-    fixture.channel.receive(format!("{HEAD}abc"));
-    fixture.channel.receive("def");
+    fixture.receive(format!("{HEAD}abc"));
+    fixture.receive("def");
     assert_eq!(fixture.log.take(), ["200 Length(6)", "abc"]);
     // While the receiver is slow, no limit of time applies.
     fixture.channel.advance(LIMITS.body_timeout * 3);
@@ -29,20 +29,17 @@ fn small_chunks_that_were_received_together_are_one_part() {
     const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let chunks = "1\r\nx\r\n".repeat(200);
     let data = "x".repeat(200);
-    let mut fixture = Fixture::new();
-    fixture.get();
-    fixture.channel.receive(format!("{CHUNKED}{chunks}"));
-    fixture
-        .channel
-        .receive(format!("{chunks}0\r\nSum: 1\r\n\r\n"));
+    let mut fixture = Fixture::asked();
+    fixture.receive(format!("{CHUNKED}{chunks}"));
+    fixture.receive(format!("{chunks}0\r\nSum: 1\r\n\r\n"));
     let expected = ["200 Chunked", &data, &data, "trailers 8", "end"];
     assert_eq!(fixture.log.take(), expected);
     assert!(fixture.is_idle());
     // A receiver that pauses gets what follows when it resumes.
     let mut fixture = Fixture::new();
     let id = fixture.begin(Flow::Pause, false);
-    fixture.channel.receive(format!("{CHUNKED}{chunks}"));
-    fixture.channel.receive(format!("{chunks}0\r\n\r\n"));
+    fixture.receive(format!("{CHUNKED}{chunks}"));
+    fixture.receive(format!("{chunks}0\r\n\r\n"));
     assert_eq!(fixture.log.take(), ["200 Chunked", &data]);
     fixture.signal(Signal::Resume(id));
     assert_eq!(fixture.log.take(), [&data[..]]);
@@ -54,17 +51,16 @@ fn small_chunks_that_were_received_together_are_one_part() {
 fn a_receiver_that_is_gone_ends_the_connection() {
     let mut fixture = Fixture::new();
     fixture.begin(Flow::Gone, false);
-    fixture.channel.receive(format!("{HEAD}abcdef"));
+    fixture.receive(format!("{HEAD}abcdef"));
     assert_eq!(fixture.log.take(), ["200 Length(6)", "abcdef"]);
     assert!(fixture.is_over());
 }
 
 #[test]
 fn a_body_until_close_ends_with_the_connection() {
-    let mut fixture = Fixture::new();
-    fixture.get();
-    fixture.channel.receive("HTTP/1.1 200 OK\r\n\r\nabc");
-    fixture.channel.receive("def");
+    let mut fixture = Fixture::asked();
+    fixture.receive("HTTP/1.1 200 OK\r\n\r\nabc");
+    fixture.receive("def");
     assert_eq!(fixture.log.take(), ["200 UntilClose", "abc", "def"]);
     fixture.channel.end_input();
     assert_eq!(fixture.log.take(), ["end"]);
@@ -73,9 +69,8 @@ fn a_body_until_close_ends_with_the_connection() {
 
 #[test]
 fn a_body_until_close_that_breaks_is_not_complete() {
-    let mut fixture = Fixture::new();
-    fixture.get();
-    fixture.channel.receive("HTTP/1.1 200 OK\r\n\r\nabc");
+    let mut fixture = Fixture::asked();
+    fixture.receive("HTTP/1.1 200 OK\r\n\r\nabc");
     fixture.channel.fail(std::io::ErrorKind::ConnectionReset);
     let log = fixture.log.take();
     assert_eq!(log, ["200 UntilClose", "abc", "closed: sent"]);
@@ -88,7 +83,7 @@ fn a_body_until_close_that_this_side_ends_is_not_complete() {
         let mut fixture = Fixture::new();
         let flow = if paused { Flow::Pause } else { Flow::More };
         fixture.begin(flow, false);
-        fixture.channel.receive("HTTP/1.1 200 OK\r\n\r\nabc");
+        fixture.receive("HTTP/1.1 200 OK\r\n\r\nabc");
         drop(fixture.channel.channel().close());
         fixture.channel.run();
         let log = fixture.log.take();
@@ -101,8 +96,8 @@ fn a_body_until_close_that_this_side_ends_is_not_complete() {
 fn a_body_until_close_waits_for_a_receiver_that_pauses() {
     let mut fixture = Fixture::new();
     let id = fixture.begin(Flow::Pause, false);
-    fixture.channel.receive("HTTP/1.1 200 OK\r\n\r\nabc");
-    fixture.channel.receive("def");
+    fixture.receive("HTTP/1.1 200 OK\r\n\r\nabc");
+    fixture.receive("def");
     fixture.channel.end_input();
     assert_eq!(fixture.log.take(), ["200 UntilClose", "abc"]);
     fixture.signal(Signal::Resume(id));
@@ -169,9 +164,8 @@ fn every_cut_of_a_response_is_noticed() {
     let whole = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     let head = whole.find("3\r\n").unwrap();
     for length in 0..whole.len() {
-        let mut fixture = Fixture::new();
-        fixture.get();
-        fixture.channel.receive(whole[..length].to_owned());
+        let mut fixture = Fixture::asked();
+        fixture.receive(whole[..length].to_owned());
         fixture.channel.end_input();
         let expected = match length < head {
             true => "closed: sent",
@@ -184,11 +178,8 @@ fn every_cut_of_a_response_is_noticed() {
 
 #[test]
 fn a_bad_body_ends_the_connection() {
-    let mut fixture = Fixture::new();
-    fixture.get();
-    fixture
-        .channel
-        .receive("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
+    let mut fixture = Fixture::asked();
+    fixture.receive("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n");
     let log = fixture.log.take();
     assert!(log[1].starts_with("bad ") && log.len() == 2, "{log:?}");
     assert!(fixture.is_over());

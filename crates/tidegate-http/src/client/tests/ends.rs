@@ -6,10 +6,9 @@ const RESPONSE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 #[test]
 fn a_head_that_does_not_come_in_time_fails() {
-    let mut fixture = Fixture::new();
-    fixture.get();
+    let mut fixture = Fixture::asked();
     fixture.channel.advance(LIMITS.head_timeout / 2);
-    fixture.channel.receive("HTTP/1.1 200 OK\r\n");
+    fixture.receive("HTTP/1.1 200 OK\r\n");
     assert!(fixture.channel.is_open());
     fixture.channel.advance(LIMITS.head_timeout);
     assert_eq!(fixture.log.take(), ["head timeout: sent"]);
@@ -18,14 +17,11 @@ fn a_head_that_does_not_come_in_time_fails() {
 
 #[test]
 fn a_body_may_be_slow_but_not_silent() {
-    let mut fixture = Fixture::new();
-    fixture.get();
-    fixture
-        .channel
-        .receive("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
+    let mut fixture = Fixture::asked();
+    fixture.receive("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
     for _ in 0..4 {
         fixture.channel.advance(LIMITS.body_timeout * 3 / 4);
-        fixture.channel.receive("x");
+        fixture.receive("x");
     }
     assert!(fixture.channel.is_open());
     fixture.channel.advance(LIMITS.body_timeout * 2);
@@ -36,13 +32,10 @@ fn a_body_may_be_slow_but_not_silent() {
 #[test]
 fn an_idle_connection_ends_after_a_while_or_when_bytes_arrive() {
     for bytes in [false, true] {
-        let mut fixture = Fixture::new();
-        fixture.get();
-        fixture.channel.receive(RESPONSE);
+        let mut fixture = Fixture::asked();
+        fixture.receive(RESPONSE);
         match bytes {
-            true => fixture
-                .channel
-                .receive("HTTP/1.1 408 Request Timeout\r\n\r\n"),
+            true => fixture.receive("HTTP/1.1 408 Request Timeout\r\n\r\n"),
             false => {
                 fixture.channel.advance(LIMITS.idle / 2);
                 assert!(fixture.channel.is_open());
@@ -57,7 +50,7 @@ fn an_idle_connection_ends_after_a_while_or_when_bytes_arrive() {
 #[test]
 fn bytes_before_the_first_request_end_the_connection() {
     let mut fixture = Fixture::new();
-    fixture.channel.receive(RESPONSE);
+    fixture.receive(RESPONSE);
     assert!(!fixture.channel.is_open());
     fixture.get();
     assert_eq!(fixture.log.take(), ["closed: safe"]);
@@ -74,10 +67,9 @@ fn the_server_can_shorten_the_idle_time() {
         ("", 15),
     ];
     for (field, seconds) in fields {
-        let mut fixture = Fixture::new();
-        fixture.get();
+        let mut fixture = Fixture::asked();
         let response = format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{field}\r\n");
-        fixture.channel.receive(response);
+        fixture.receive(response);
         let limit = Duration::from_secs(seconds);
         fixture.channel.advance(limit * 9 / 10);
         assert!(fixture.channel.is_open(), "{field}");
@@ -95,7 +87,7 @@ fn a_connection_ends_after_its_last_request_and_at_its_age() {
     let mut fixture = Fixture::with(few);
     for open in [true, false] {
         fixture.get();
-        fixture.channel.receive(RESPONSE);
+        fixture.receive(RESPONSE);
         assert_eq!(fixture.channel.is_open(), open);
     }
     let young = ConnectionLimits {
@@ -106,7 +98,7 @@ fn a_connection_ends_after_its_last_request_and_at_its_age() {
     let mut fixture = Fixture::with(young);
     for open in [true, false] {
         fixture.get();
-        fixture.channel.receive(RESPONSE);
+        fixture.receive(RESPONSE);
         assert_eq!(fixture.channel.is_open(), open);
         fixture.channel.advance(Duration::from_secs(10));
     }
@@ -116,7 +108,7 @@ fn a_connection_ends_after_its_last_request_and_at_its_age() {
 fn a_cancelled_exchange_ends_its_connection_and_no_other() {
     let mut fixture = Fixture::new();
     let first = fixture.get();
-    fixture.channel.receive(RESPONSE);
+    fixture.receive(RESPONSE);
     let second = fixture.get();
     fixture.signal(Signal::Cancel(first));
     assert!(fixture.channel.is_open());
@@ -128,9 +120,8 @@ fn a_cancelled_exchange_ends_its_connection_and_no_other() {
 
 #[test]
 fn a_reused_connection_that_ends_says_so() {
-    let mut fixture = Fixture::new();
-    fixture.get();
-    fixture.channel.receive(RESPONSE);
+    let mut fixture = Fixture::asked();
+    fixture.receive(RESPONSE);
     fixture.get();
     drop(fixture.log.take());
     fixture.channel.end_input();
@@ -145,12 +136,10 @@ fn a_final_response_before_the_end_of_the_request_stops_it_and_closes_afterwards
     let mut fixture = Fixture::new();
     let id = fixture.begin_part(Flow::More, false, false);
     assert!(!fixture.link.slot.is_stopped(id));
-    fixture
-        .channel
-        .receive("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\n");
+    fixture.receive("HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\n");
     assert!(fixture.link.slot.is_stopped(id), "nothing more is sent");
     assert!(fixture.channel.is_open(), "the body is still outstanding");
-    fixture.channel.receive("no");
+    fixture.receive("no");
     assert_eq!(fixture.log.take(), ["413 Length(2)", "no", "end"]);
     assert!(fixture.is_over());
 }
@@ -160,23 +149,21 @@ fn a_server_may_read_on_while_it_responds() {
     let mut fixture = Fixture::new();
     let id = fixture.begin_part(Flow::More, false, false);
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
-    fixture.channel.receive(head);
+    fixture.receive(head);
     assert!(!fixture.link.slot.is_stopped(id), "the rest is sent");
     fixture.link.slot.complete(id, 0);
-    fixture.channel.receive("ok");
+    fixture.receive("ok");
     assert_eq!(fixture.log.take(), ["200 Length(2)", "ok", "end"]);
     assert!(!fixture.is_over(), "it can serve another request");
     // A response that ends first ends the request, too.
     let id = fixture.begin_part(Flow::More, false, false);
-    fixture.channel.receive(format!("{head}ok"));
+    fixture.receive(format!("{head}ok"));
     assert!(fixture.link.slot.is_stopped(id));
     assert!(fixture.is_over());
     // A server that closes the connection reads no more.
     let mut fixture = Fixture::new();
     let id = fixture.begin_part(Flow::More, false, false);
-    fixture
-        .channel
-        .receive("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n");
+    fixture.receive("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n");
     assert!(fixture.link.slot.is_stopped(id));
 }
 
@@ -192,7 +179,7 @@ fn a_request_that_becomes_complete_is_like_any_other() {
         .slot
         .complete(id, fixture.channel.clock().nanos());
     fixture.channel.advance(LIMITS.head_timeout / 2);
-    fixture.channel.receive(RESPONSE);
+    fixture.receive(RESPONSE);
     assert!(fixture.is_idle());
     let id = fixture.begin_part(Flow::More, false, false);
     fixture
@@ -207,22 +194,20 @@ fn a_request_that_becomes_complete_is_like_any_other() {
 
 #[test]
 fn bytes_that_came_before_the_request_was_sent_are_no_response_to_it() {
-    let mut fixture = Fixture::new();
-    fixture.get();
-    fixture.channel.receive(RESPONSE);
+    let mut fixture = Fixture::asked();
+    fixture.receive(RESPONSE);
     drop(fixture.log.take());
     // The peer takes nothing, and a second response to the first request arrives.
     fixture.channel.set_room(Some(0));
     fixture.get();
-    fixture.channel.receive(RESPONSE);
+    fixture.receive(RESPONSE);
     assert_eq!(fixture.log.take(), ["closed: safe"], "nothing was sent");
     assert!(fixture.is_over());
 }
 
 #[test]
 fn a_head_that_comes_byte_by_byte_ends_by_the_time_of_the_head() {
-    let mut fixture = Fixture::new();
-    fixture.get();
+    let mut fixture = Fixture::asked();
     let second = Duration::from_secs(1);
     let mut sent = 0;
     for byte in RESPONSE.bytes() {
@@ -230,7 +215,7 @@ fn a_head_that_comes_byte_by_byte_ends_by_the_time_of_the_head() {
         if !fixture.channel.is_open() {
             break;
         }
-        fixture.channel.receive(vec![byte]);
+        fixture.receive(vec![byte]);
         sent += 1;
     }
     assert_eq!(fixture.log.take(), ["head timeout: sent"]);
@@ -259,11 +244,8 @@ fn a_server_that_reads_nothing_ends_by_the_time_of_the_head() {
 
 #[test]
 fn a_reset_after_the_head_is_an_error_of_the_body() {
-    let mut fixture = Fixture::new();
-    fixture.get();
-    fixture
-        .channel
-        .receive("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
+    let mut fixture = Fixture::asked();
+    fixture.receive("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
     fixture.channel.fail(std::io::ErrorKind::ConnectionReset);
     assert_eq!(fixture.log.take(), ["200 Length(9)", "closed: sent"]);
     assert!(fixture.is_over());

@@ -126,6 +126,17 @@ impl Fixture {
         }
     }
 
+    /// A connection on which a request was sent.
+    fn asked() -> Self {
+        let mut fixture = Self::new();
+        fixture.get();
+        fixture
+    }
+
+    fn receive(&mut self, bytes: impl Into<Bytes>) {
+        self.channel.receive(bytes);
+    }
+
     /// Sends a request. Returns the number of the exchange.
     fn begin(&mut self, flow: Flow, is_head: bool) -> u64 {
         self.begin_part(flow, is_head, true)

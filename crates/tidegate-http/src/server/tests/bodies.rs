@@ -1,16 +1,16 @@
 //! Bodies of requests: collected, in pieces, discarded.
 
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
 use tidegate_promise::Outcome;
+use tidegate_testkit::Log;
 
 use super::{Client, closing, echo, get, ok};
 use crate::codec::RefusalReason;
 use crate::pieces::cost;
-use crate::server::{Body, BodyError, DeferredResponse, ResponseStream};
+use crate::server::{Body, BodyError, Limits};
 
 fn post(length: usize, fields: &str) -> String {
     format!("POST /p HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{fields}\r\n")
@@ -58,26 +58,14 @@ fn a_body_above_the_limit_of_the_service_fails_its_collection() {
 }
 
 #[test]
-fn a_body_that_nobody_asks_for_is_discarded() {
-    let mut client = Client::new(echo);
-    let response = client.send(post(5, "") + "hello" + &get("/x"));
-    assert_eq!(response, ok("POST /p") + &ok("GET /x"));
-}
-
-#[test]
 fn small_chunks_count_with_the_memory_that_they_take_until_they_are_read() {
-    let kept: Arc<Mutex<Vec<(Body, DeferredResponse)>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let mut client = Client::new(move |request, response| {
-        let response = response.defer();
-        keep.lock().unwrap().push((request.into_body(), response));
-    });
+    let (mut client, kept) = Client::reading();
     client.send(CHUNKED);
     // Each is a read of its own, so that none is joined with others.
     for _ in 0..1000 {
         client.send("1\r\nx\r\n");
     }
-    let (mut body, response) = kept.lock().unwrap().pop().unwrap();
+    let (mut body, response) = kept.last();
     let mut pieces = Vec::new();
     while let Poll::Ready(Some(piece)) = next(&mut body) {
         pieces.push(piece.unwrap().len());
@@ -96,24 +84,6 @@ fn small_chunks_count_with_the_memory_that_they_take_until_they_are_read() {
 }
 
 #[test]
-fn a_large_body_that_nobody_asks_for_ends_the_connection() {
-    let mut client = Client::new(echo);
-    let response = client.send(post(1 << 30, ""));
-    let length = "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n";
-    assert_eq!(
-        response,
-        format!("{length}Connection: close\r\n\r\nPOST /p")
-    );
-    for _ in 0..5 {
-        client.send(vec![0; 16 * 1024]);
-    }
-    assert!(client.socket.is_output_shut() || !client.is_open());
-    client.socket.end_input();
-    client.socket.run();
-    assert!(!client.is_open());
-}
-
-#[test]
 fn continue_is_sent_when_the_service_asks_for_the_body() {
     let mut client = collecting();
     let response = client.send(post(5, "Expect: 100-continue\r\n"));
@@ -128,19 +98,17 @@ fn continue_is_not_sent_when_the_service_responds_without_the_body() {
     let response = client.send(post(5, "Expect: 100-continue\r\n"));
     assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response}");
     assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
-    assert!(client.socket.is_output_shut() || !client.is_open());
+    assert!(client.is_ending());
 }
 
 #[test]
 fn continue_precedes_a_response_that_is_streamed_while_the_body_is_read() {
-    let kept: Arc<Mutex<Vec<(Body, ResponseStream)>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let mut client = Client::new(move |request, response| {
+    let (mut client, kept) = Client::keeping(Limits::default(), |request, response| {
         let stream = match request.path() {
             "/deferred" => response.defer().stream(),
             _ => response.stream(),
         };
-        keep.lock().unwrap().push((request.into_body(), stream));
+        Some((request.into_body(), stream))
     });
     let expects = "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n";
     for path in ["/at-once", "/deferred"] {
@@ -149,7 +117,7 @@ fn continue_precedes_a_response_that_is_streamed_while_the_body_is_read() {
                         HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         assert_eq!(response, expected, "{path}");
         client.send("hello");
-        let (mut body, mut stream) = kept.lock().unwrap().pop().unwrap();
+        let (mut body, mut stream) = kept.last();
         assert_eq!(next(&mut body), Poll::Ready(Some(Ok("hello".into()))));
         assert_eq!(next(&mut body), Poll::Ready(None));
         stream.write("bye");
@@ -161,15 +129,10 @@ fn continue_precedes_a_response_that_is_streamed_while_the_body_is_read() {
 
 #[test]
 fn continue_waits_until_the_service_begins_to_read() {
-    let kept: Arc<Mutex<Vec<(Body, DeferredResponse)>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let mut client = Client::new(move |request, response| {
-        let response = response.defer();
-        keep.lock().unwrap().push((request.into_body(), response));
-    });
+    let (mut client, kept) = Client::reading();
     let expecting = post(5, "Expect: 100-continue\r\n");
     assert_eq!(client.send(expecting.clone()), "");
-    let (mut body, response) = kept.lock().unwrap().pop().unwrap();
+    let (mut body, response) = kept.last();
     assert_eq!(next(&mut body), Poll::Pending);
     assert_eq!(client.responses(), "HTTP/1.1 100 Continue\r\n\r\n");
     client.send("hello");
@@ -179,15 +142,9 @@ fn continue_waits_until_the_service_begins_to_read() {
     assert!(client.is_open());
     // It responds without the body, at once or in pieces.
     for streams in [false, true] {
-        let mut client = {
-            let keep = Arc::clone(&kept);
-            Client::new(move |request, response| {
-                let response = response.defer();
-                keep.lock().unwrap().push((request.into_body(), response));
-            })
-        };
+        let (mut client, kept) = Client::reading();
         assert_eq!(client.send(expecting.clone()), "");
-        let (body, response) = kept.lock().unwrap().pop().unwrap();
+        let (body, response) = kept.last();
         drop(body);
         match streams {
             true => response.status(403).stream().finish(),
@@ -196,87 +153,64 @@ fn continue_waits_until_the_service_begins_to_read() {
         let sent = client.responses();
         assert!(sent.starts_with("HTTP/1.1 403 "), "{sent}");
         assert!(sent.contains("\r\nConnection: close\r\n"), "{sent}");
-        assert!(client.socket.is_output_shut() || !client.is_open());
+        assert!(client.is_ending());
     }
 }
 
 #[test]
 fn a_response_that_needs_no_continue_ends_the_connection() {
-    let kept: Arc<Mutex<Vec<DeferredResponse>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let mut client = Client::new(move |request, response| {
-        keep.lock().unwrap().push(response.defer());
+    let (mut client, kept) = Client::keeping(Limits::default(), |request, response| {
+        let response = response.defer();
         if request.path() == "/p" {
             drop(request.collect(10));
         }
+        Some(response)
     });
     // Of a method that is safe: it runs beside the first one.
     let expecting = post(5, "Expect: 100-continue\r\n").replace("POST", "GET");
     assert_eq!(client.send(get("/first") + &expecting), "");
-    let (second, first) = {
-        let mut kept = kept.lock().unwrap();
-        (kept.pop().unwrap(), kept.pop().unwrap())
-    };
-    second.status(403).body("");
-    first.body("first");
+    kept.last().status(403).body("");
+    kept.last().body("first");
     let response = client.responses();
     assert!(response.starts_with(&ok("first")), "{response}");
     assert!(response.contains("HTTP/1.1 403 "), "{response}");
     assert!(!response.contains("100 Continue"), "{response}");
-    assert!(client.socket.is_output_shut() || !client.is_open());
+    assert!(client.is_ending());
 }
 
-#[test]
-fn a_refused_body_gets_the_status_and_fails_the_collection() {
-    let failed: Arc<Mutex<Option<BodyError>>> = Arc::default();
-    let kept = Arc::clone(&failed);
-    let mut client = Client::new(move |request, response| {
-        let (later, kept) = (response.defer(), Arc::clone(&kept));
+/// A client of a service whose collections fail, and why they do.
+fn failing() -> (Client, Log<BodyError>) {
+    let failed = Log::new();
+    let keep = failed.clone();
+    let client = Client::new(move |request, response| {
+        let (later, keep) = (response.defer(), keep.clone());
         request.collect(10).finally(move |outcome| {
             if let Outcome::Failure(why) = outcome {
-                *kept.lock().unwrap() = why.downcast_ref::<BodyError>().cloned();
+                keep.push(why.downcast_ref::<BodyError>().unwrap().clone());
             }
             later.body("late");
         });
     });
+    (client, failed)
+}
+
+#[test]
+fn a_refused_body_gets_the_status_and_fails_the_collection() {
+    let (mut client, failed) = failing();
     let response = client.send(CHUNKED.to_owned() + "zz\r\n" + &get("/never"));
     assert_eq!(response, closing("400 Bad Request"));
-    let why = failed.lock().unwrap().take();
-    assert!(matches!(why, Some(BodyError::Refused(_))), "{why:?}");
+    let why = failed.take();
+    assert!(matches!(why[..], [BodyError::Refused(_)]), "{why:?}");
     assert_eq!(client.metrics().requests, 1);
 }
 
 #[test]
 fn a_body_that_is_cut_fails_its_collection() {
-    let failed: Arc<Mutex<Option<BodyError>>> = Arc::default();
-    let kept = Arc::clone(&failed);
-    let mut client = Client::new(move |request, response| {
-        let (later, kept) = (response.defer(), Arc::clone(&kept));
-        request.collect(10).finally(move |outcome| {
-            if let Outcome::Failure(why) = outcome {
-                *kept.lock().unwrap() = why.downcast_ref::<BodyError>().cloned();
-            }
-            drop(later);
-        });
-    });
+    let (mut client, failed) = failing();
     client.send(post(5, "") + "hell");
-    client.socket.end_input();
-    client.socket.run();
-    assert_eq!(failed.lock().unwrap().take(), Some(BodyError::Closed));
+    client.end_input();
+    assert_eq!(failed.take(), [BodyError::Closed]);
     assert!(!client.is_open());
-}
-
-type Kept = Arc<Mutex<Option<(Body, DeferredResponse)>>>;
-
-/// A client of a service that keeps the body and the response.
-fn keeping() -> (Client, Kept) {
-    let kept: Kept = Arc::default();
-    let keep = Arc::clone(&kept);
-    let client = Client::new(move |request, response| {
-        let response = response.defer();
-        *keep.lock().unwrap() = Some((request.into_body(), response));
-    });
-    (client, kept)
 }
 
 fn next(body: &mut Body) -> Poll<Option<Result<Bytes, BodyError>>> {
@@ -285,9 +219,9 @@ fn next(body: &mut Body) -> Poll<Option<Result<Bytes, BodyError>>> {
 
 #[test]
 fn a_body_is_read_in_pieces_as_they_came() {
-    let (mut client, kept) = keeping();
+    let (mut client, kept) = Client::reading();
     client.send(post(10, "") + "hello");
-    let (mut body, response) = kept.lock().unwrap().take().unwrap();
+    let (mut body, response) = kept.last();
     assert_eq!(next(&mut body), Poll::Ready(Some(Ok("hello".into()))));
     assert_eq!(next(&mut body), Poll::Pending);
     client.send("world");
@@ -299,14 +233,14 @@ fn a_body_is_read_in_pieces_as_they_came() {
 
 #[test]
 fn a_service_that_does_not_read_stops_its_client() {
-    let (mut client, kept) = keeping();
+    let (mut client, kept) = Client::reading();
     let piece = vec![b'x'; 16 * 1024];
     client.send(post(64 * piece.len(), ""));
     for _ in 0..64 {
         client.socket.receive(piece.clone());
         client.socket.run();
     }
-    let (mut body, _response) = kept.lock().unwrap().take().unwrap();
+    let (mut body, _response) = kept.last();
     let mut read = 0;
     let mut held = 0;
     while let Poll::Ready(Some(Ok(piece))) = next(&mut body) {
@@ -325,27 +259,11 @@ fn a_service_that_does_not_read_stops_its_client() {
 }
 
 #[test]
-fn a_body_that_is_dropped_half_way_is_discarded() {
-    let (mut client, kept) = keeping();
-    client.send(post(10, "") + "hello");
-    let (body, response) = kept.lock().unwrap().take().unwrap();
-    drop(body);
-    response.body("enough");
-    assert_eq!(client.responses(), ok("enough"));
-    client.send("world");
-    assert!(client.is_open());
-    client.send(get("/x"));
-    let (_, response) = kept.lock().unwrap().take().unwrap();
-    response.body("next");
-    assert_eq!(client.responses(), ok("next"));
-}
-
-#[test]
 fn the_reader_of_a_refused_body_learns_the_reason() {
-    let (mut client, kept) = keeping();
+    let (mut client, kept) = Client::reading();
     client.send(CHUNKED.to_owned() + "5\r\nhello\r\n");
     client.send("-1\r\n");
-    let (mut body, _response) = kept.lock().unwrap().take().unwrap();
+    let (mut body, _response) = kept.last();
     assert_eq!(next(&mut body), Poll::Ready(Some(Ok("hello".into()))));
     let refused = next(&mut body);
     let Poll::Ready(Some(Err(BodyError::Refused(reason)))) = refused else {

@@ -1,44 +1,19 @@
 //! Responses that are made after the service has returned.
 
-use std::sync::{Arc, Mutex};
-
 use bytes::Bytes;
 use tidegate_net::InputShutdown;
 
 use super::{Client, closing, get, ok};
 use crate::codec::{BodyLimits, FieldLines, HeadLimits, HeadTable, Method, ResponseDecoder};
-use crate::server::DeferredResponse;
-
-pub(super) type Later<T> = Arc<Mutex<Vec<(String, T)>>>;
-
-/// A client of a service that defers every response, except for `/now`.
-pub(super) fn deferring() -> (Client, Later<DeferredResponse>) {
-    let later: Later<DeferredResponse> = Arc::default();
-    let kept = Arc::clone(&later);
-    let client = Client::new(move |request, response| {
-        let path = request.path().to_owned();
-        if path == "/now" {
-            return response.body("now");
-        }
-        kept.lock().unwrap().push((path, response.defer()));
-    });
-    (client, later)
-}
-
-pub(super) fn take<T>(later: &Later<T>, path: &str) -> T {
-    let mut later = later.lock().unwrap();
-    let at = later.iter().position(|(kept, _)| kept == path).unwrap();
-    later.remove(at).1
-}
 
 #[test]
 fn deferred_responses_are_sent_in_the_order_of_the_requests() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     let requests = get("/a") + &get("/now") + &get("/b");
     assert_eq!(client.send(requests), "");
-    take(&later, "/b").body("b");
+    later.take("/b").body("b");
     assert_eq!(client.responses(), "");
-    take(&later, "/a").status(404).field("x", "y").body("a");
+    later.take("/a").status(404).field("x", "y").body("a");
     let first = "HTTP/1.1 404 Not Found\r\nx: y\r\nContent-Length: 1\r\n\r\na".to_owned();
     assert_eq!(client.responses(), first + &ok("now") + &ok("b"));
     assert!(client.is_open());
@@ -47,10 +22,10 @@ fn deferred_responses_are_sent_in_the_order_of_the_requests() {
 #[test]
 fn a_checked_field_gets_the_value_of_a_response() {
     let line = |name, value: &[u8]| FieldLines::new(name, value).unwrap();
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send(get("/"));
     let id = line("X-Id", b"0000");
-    take(&later, "/").field_with(&id, b"12~!").body("x");
+    later.take("/").field_with(&id, b"12~!").body("x");
     let head = "HTTP/1.1 200 OK\r\nX-Id: 12~!\r\nContent-Length: 1\r\n\r\n";
     assert_eq!(client.responses(), format!("{head}x"));
     let own = id.clone();
@@ -66,9 +41,9 @@ fn a_checked_field_gets_the_value_of_a_response() {
         (line("Date", b"0000"), b"1234"),
     ];
     for (line, value) in wrong {
-        let (mut client, later) = deferring();
+        let (mut client, later) = Client::deferring();
         client.send(get("/"));
-        take(&later, "/").field_with(&line, value).body("x");
+        later.take("/").field_with(&line, value).body("x");
         assert_eq!(
             client.responses(),
             closing("500 Internal Server Error"),
@@ -90,17 +65,17 @@ fn a_part_of_received_bytes_is_a_body_like_others() {
         (3..4100, true),
     ] {
         for request in [get("/"), get("/").replace("GET", "HEAD")] {
-            let (mut client, later) = deferring();
+            let (mut client, later) = Client::deferring();
             client.send(request.clone());
-            take(&later, "/").received_body(&received, body.clone());
+            later.take("/").received_body(&received, body.clone());
             let sent = client.responses();
             client.send(request.clone());
-            take(&later, "/").body(received.slice(body.clone()));
+            later.take("/").body(received.slice(body.clone()));
             assert_eq!(sent, client.responses(), "{body:?}");
         }
-        let (mut client, later) = deferring();
+        let (mut client, later) = Client::deferring();
         client.send(get("/now") + &get("/first") + &get("/"));
-        take(&later, "/").received_body(&received, body.clone());
+        later.take("/").received_body(&received, body.clone());
         // It waits for its turn.
         assert_eq!(!received.is_unique(), shares, "{body:?}");
         client.responses();
@@ -109,13 +84,13 @@ fn a_part_of_received_bytes_is_a_body_like_others() {
 
 /// Passes fields of a received head on, as a proxy does: each by `field`, or all at once.
 fn passed_on(received: &str, at_once: bool, is_wanted: fn(&[u8]) -> bool) -> String {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send(get("/"));
     let mut decoder = ResponseDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
     let mut table = HeadTable::new();
     let head = decoder.head(received.as_bytes(), &mut table, Method::Get);
     let head = head.unwrap().unwrap();
-    let mut response = take(&later, "/").status(head.status());
+    let mut response = later.take("/").status(head.status());
     response = match at_once {
         true => response.received_fields(&head, is_wanted),
         false => {
@@ -163,15 +138,15 @@ fn fields_of_a_received_head_are_passed_on_as_if_each_was_set() {
 
 #[test]
 fn sixteen_outstanding_responses_stop_the_connection_from_reading() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     let requests: String = (0..20).map(|n| get(&format!("/{n}"))).collect();
     client.send(requests);
-    assert_eq!(later.lock().unwrap().len(), 16);
-    take(&later, "/0").body("0");
+    assert_eq!(later.len(), 16);
+    later.take("/0").body("0");
     assert_eq!(client.responses(), ok("0"));
-    assert_eq!(later.lock().unwrap().len(), 16);
+    assert_eq!(later.len(), 16);
     for n in 1..20 {
-        take(&later, &format!("/{n}")).body(n.to_string());
+        later.take(&format!("/{n}")).body(n.to_string());
         assert_eq!(client.responses(), ok(&n.to_string()));
     }
     assert_eq!(client.metrics().requests, 20);
@@ -180,13 +155,12 @@ fn sixteen_outstanding_responses_stop_the_connection_from_reading() {
 
 #[test]
 fn a_client_that_ends_its_half_gets_responses_to_requests_that_had_to_wait() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send((0..40).map(|n| get(&format!("/{n}"))).collect::<String>());
     // TLS in front passes the end on even if the connection does not read.
-    client.socket.channel().fire_event(InputShutdown);
-    client.socket.run();
+    client.fire(InputShutdown);
     for n in 0..40 {
-        take(&later, &format!("/{n}")).body("");
+        later.take(&format!("/{n}")).body("");
         client.socket.run();
     }
     let sent = client.responses();
@@ -197,22 +171,22 @@ fn a_client_that_ends_its_half_gets_responses_to_requests_that_had_to_wait() {
 
 #[test]
 fn a_dropped_response_is_status_500_and_ends_the_connection() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send(get("/a") + &get("/b"));
-    drop(take(&later, "/a"));
+    drop(later.take("/a"));
     assert_eq!(client.responses(), closing("500 Internal Server Error"));
     assert!(!client.is_open());
     assert_eq!(client.metrics().dropped_responses, 1);
-    let late = take(&later, "/b");
+    let late = later.take("/b");
     assert!(late.is_closed());
     late.body("nobody reads this");
 }
 
 #[test]
 fn a_response_may_come_from_another_thread() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send(get("/a"));
-    let response = take(&later, "/a");
+    let response = later.take("/a");
     std::thread::scope(|scope| {
         scope.spawn(move || response.body("a"));
     });
@@ -221,13 +195,12 @@ fn a_response_may_come_from_another_thread() {
 
 #[test]
 fn a_closed_connection_is_told_to_the_one_who_responds() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send(get("/a"));
-    let response = take(&later, "/a");
+    let response = later.take("/a");
     let closed = response.closed();
     assert!(!response.is_closed());
-    client.socket.close();
-    client.socket.run();
+    client.close();
     assert!(response.is_closed());
     closed.wait().unwrap();
 }

@@ -1,35 +1,28 @@
 //! Drains while requests are outstanding: each one gets its response, and the last one says so.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_net::{DrainAnnounced, Draining, Inbound, InboundContext, Nothing, UserEvent};
 
-use super::{Client, get, ok};
+use super::{Client, Kept, get, ok};
 use crate::server::service::Shared;
-use crate::server::{Body, DeferredResponse, Limits, Request, Response};
+use crate::server::{DeferredResponse, Limits, Request, Response};
 
 /// The time of [`Limits::default`] for the first request of a connection in a drain.
 const LINGER: Duration = Duration::from_secs(2);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-type Later = Arc<Mutex<Vec<DeferredResponse>>>;
-
-/// A client of a service that defers every response, except for `/now` and `/stream`.
-fn deferring() -> (Client, Later) {
-    let later: Later = Arc::default();
-    let kept = Arc::clone(&later);
-    let client = Client::new(move |request, response| match request.path() {
-        "/now" => response.body("now"),
-        "/stream" => response.stream().finish(),
-        _ => kept.lock().unwrap().push(response.defer()),
-    });
-    (client, later)
-}
-
-fn next(later: &Later) -> DeferredResponse {
-    later.lock().unwrap().remove(0)
+fn deferring() -> (Client, Kept<DeferredResponse>) {
+    Client::keeping(Limits::default(), |request, response| {
+        match request.path() {
+            "/now" => response.body("now"),
+            "/stream" => response.stream().finish(),
+            _ => return Some(response.defer()),
+        }
+        None
+    })
 }
 
 /// A response that ends its connection.
@@ -56,7 +49,7 @@ fn only_the_last_of_the_outstanding_responses_says_close() {
             let (mut client, later) = deferring();
             client.send(get("/a") + &get("/b") + &get("/now") + &get("/c"));
             begin(&mut client, how);
-            let (a, b, c) = (next(&later), next(&later), next(&later));
+            let (a, b, c) = (later.first(), later.first(), later.first());
             match reversed {
                 false => [(a, "a"), (b, "b"), (c, "c")],
                 true => [(c, "c"), (b, "b"), (a, "a")],
@@ -77,14 +70,14 @@ fn a_response_that_was_complete_before_the_drain_says_close_if_it_is_the_last() 
         let (mut client, later) = deferring();
         client.send(get("/a") + &get("/now"));
         begin(&mut client, how);
-        next(&later).body("a");
+        later.first().body("a");
         assert_eq!(client.responses(), ok("a") + &last("now"), "{how}");
         assert!(!client.is_open());
 
         let (mut client, later) = deferring();
         client.send(get("/a") + &get("/stream"));
         begin(&mut client, how);
-        next(&later).body("a");
+        later.first().body("a");
         let stream = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\
                       Connection: close\r\n\r\n0\r\n\r\n";
         assert_eq!(client.responses(), ok("a") + stream, "{how}");
@@ -97,7 +90,7 @@ fn a_drain_replaces_keep_alive_of_http_1_0() {
     let (mut client, later) = deferring();
     client.send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     begin(&mut client, 0);
-    next(&later).body("a");
+    later.first().body("a");
     assert_eq!(client.responses(), last("a"));
     assert!(!client.is_open());
 }
@@ -109,12 +102,12 @@ fn no_request_is_accepted_behind_outstanding_ones_during_a_drain() {
         client.send(get("/a") + &get("/b"));
         begin(&mut client, how);
         if how == 2 {
-            next(&later).body("a");
+            later.first().body("a");
             assert_eq!(client.responses(), ok("a"));
         }
         client.send(get("/c") + &get("/d"));
         assert_eq!(client.metrics().requests, 2, "{how}");
-        while let Some(response) = later.lock().unwrap().pop() {
+        for response in later.all() {
             response.body("");
         }
         assert!(client.responses().ends_with(&last("")));
@@ -127,10 +120,10 @@ fn a_head_that_has_begun_behind_outstanding_ones_is_the_last_one() {
     let (mut client, later) = deferring();
     client.send(get("/a") + "GET /b HTTP/1.1\r\n");
     begin(&mut client, 0);
-    next(&later).body("a");
+    later.first().body("a");
     assert_eq!(client.responses(), ok("a"));
     client.send("Host: a\r\n\r\n".to_owned() + &get("/c"));
-    next(&later).body("b");
+    later.first().body("b");
     assert_eq!(client.responses(), last("b"));
     assert!(client.is_lingering());
     assert_eq!(client.metrics().requests, 2);
@@ -142,8 +135,8 @@ fn the_next_request_after_an_announcement_is_the_last_one() {
     begin(&mut client, 1);
     assert!(client.is_open());
     client.send(get("/a") + &get("/b"));
-    assert_eq!(later.lock().unwrap().len(), 1);
-    next(&later).body("a");
+    assert_eq!(later.len(), 1);
+    later.first().body("a");
     assert_eq!(client.responses(), last("a"));
     assert!(client.is_lingering());
 }
@@ -154,7 +147,7 @@ fn a_response_that_has_begun_does_not_end_the_connection_of_an_announcement() {
     for unsafe_behind in [false, true] {
         let (mut client, later) = deferring();
         client.send(get("/a"));
-        let mut stream = next(&later).stream();
+        let mut stream = later.first().stream();
         stream.write("a");
         assert!(!client.responses().contains("close"));
         if unsafe_behind {
@@ -168,14 +161,14 @@ fn a_response_that_has_begun_does_not_end_the_connection_of_an_announcement() {
         if !unsafe_behind {
             client.send(get("/b"));
         }
-        next(&later).body("b");
+        later.first().body("b");
         assert_eq!(client.responses(), last("b"));
         assert!(!client.is_open());
     }
     // When the drain begins, it is the last one.
     let (mut client, later) = deferring();
     client.send(get("/a"));
-    let mut stream = next(&later).stream();
+    let mut stream = later.first().stream();
     stream.write("a");
     begin(&mut client, 1);
     begin(&mut client, 0);
@@ -232,7 +225,7 @@ fn a_request_that_arrived_before_the_drain_is_served() {
 fn a_service_that_ends_the_connection_in_the_middle_leaves_requests_unanswered() {
     let (mut client, later) = deferring();
     client.send(get("/a") + &get("/b") + &get("/c") + &get("/now"));
-    let (a, b, c) = (next(&later), next(&later), next(&later));
+    let (a, b, c) = (later.first(), later.first(), later.first());
     b.field("Connection", "close").body("b");
     client.socket.run();
     // Nothing is accepted behind it any more.
@@ -251,28 +244,24 @@ fn a_service_that_ends_the_connection_in_the_middle_leaves_requests_unanswered()
 
 #[test]
 fn a_body_behind_the_end_of_the_connection_fails() {
-    let kept: Arc<Mutex<Vec<(Body, DeferredResponse)>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let mut client = Client::new(move |request, response| {
-        let response = response.defer();
-        keep.lock().unwrap().push((request.into_body(), response));
-    });
+    let (mut client, kept) = Client::reading();
     client.send(get("/a") + "GET /b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
-    let (_, a) = kept.lock().unwrap().remove(0);
+    let (_, a) = kept.first();
     a.field("Connection", "close").body("a");
     assert_eq!(client.responses(), last("a"));
-    assert!(client.socket.is_output_shut() || !client.is_open());
+    assert!(client.is_ending());
     assert_eq!(client.metrics().unanswered, 1);
 }
 
 #[test]
 fn a_connection_ends_with_the_body_that_is_read_after_the_last_response() {
-    let kept: Arc<Mutex<Vec<Body>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let mut client = Client::new(move |request, response| {
-        keep.lock().unwrap().push(request.into_body());
-        response.body("early");
-    });
+    let early = || {
+        Client::keeping(Limits::default(), |request, response| {
+            response.body("early");
+            Some(request.into_body())
+        })
+    };
+    let (mut client, _kept) = early();
     let head = "POST /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\n";
     assert_eq!(client.send(head), last("early"));
     assert!(client.is_open());
@@ -280,22 +269,16 @@ fn a_connection_ends_with_the_body_that_is_read_after_the_last_response() {
     assert!(!client.is_open(), "the last request has ended");
     let head = head.replace("Connection: close\r\n", "");
     for dropped in [false, true] {
-        let mut client = {
-            let keep = Arc::clone(&kept);
-            Client::new(move |request, response| {
-                keep.lock().unwrap().push(request.into_body());
-                response.body("early");
-            })
-        };
+        let (mut client, kept) = early();
         assert_eq!(client.send(head.clone()), ok("early"));
         begin(&mut client, 0);
         assert!(client.is_open());
         match dropped {
-            true => drop(kept.lock().unwrap().pop()),
+            true => drop(kept.last()),
             false => drop(client.send("hello")),
         }
         client.socket.run();
-        assert!(client.socket.is_output_shut() || !client.is_open());
+        assert!(client.is_ending());
     }
 }
 
@@ -307,7 +290,7 @@ fn the_first_request_of_a_new_connection_has_some_time_in_a_drain() {
     client.advance(LINGER - MILLISECOND);
     assert!(client.is_open());
     client.send(get("/a"));
-    next(&later).body("a");
+    later.first().body("a");
     assert_eq!(client.responses(), last("a"));
     assert!(!client.is_open());
     // A head that begins in time is served, too.
@@ -341,16 +324,7 @@ fn a_silent_connection_ends_when_the_time_since_it_was_accepted_is_over() {
     // The client leaves before.
     let (mut client, _) = deferring();
     begin(&mut client, 0);
-    client.socket.end_input();
-    client.socket.run();
-    assert!(!client.is_open());
-}
-
-#[test]
-fn a_connection_that_has_had_a_request_is_idle_at_once() {
-    let (mut client, _) = deferring();
-    assert_eq!(client.send(get("/now")), ok("now"));
-    begin(&mut client, 0);
+    client.end_input();
     assert!(!client.is_open());
 }
 
@@ -360,7 +334,7 @@ fn a_drain_does_not_wait_for_a_body_that_nothing_reads() {
     let head = "POST /now HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n";
     assert_eq!(client.send(head), ok("now"));
     begin(&mut client, 0);
-    assert!(client.socket.is_output_shut() || !client.is_open());
+    assert!(client.is_ending());
     client.pass(Duration::from_secs(3));
     assert!(!client.is_open());
 }

@@ -1,15 +1,12 @@
 //! Responses before the end of their requests: whether the connection goes on, and that the client
 //! learns of its end from the head.
 
-use std::sync::{Arc, Mutex};
-
 use bytes::Bytes;
 
-use super::{Client, get, ok};
-use crate::server::{Body, DeferredResponse};
+use super::{Client, Kept, get, ok};
+use crate::server::{Body, DeferredResponse, Limits};
 
 /// What the service of [`client`] has kept.
-type Kept<T> = Arc<Mutex<Vec<T>>>;
 
 /// How many bytes of a body are discarded.
 const DISCARDED: usize = 64 * 1024;
@@ -21,25 +18,24 @@ fn post(path: &str, length: usize) -> String {
 
 /// A client of a service that keeps its responses, and the bodies of the paths `/body`.
 fn client() -> (Client, Kept<(DeferredResponse, Option<Body>)>) {
-    let kept: Kept<_> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let client = Client::new(move |request, response| match request.path() {
-        "/whole" => response.body("early"),
-        "/large" => response.body("x".repeat(5000)),
-        "/stream" => response.stream_with_length(0).finish(),
-        "/next" => response.body("next"),
-        "/collect" => {
-            request.collect(1 << 20).finally(|_| {});
-            response.body("early");
+    Client::keeping(Limits::default(), |request, response| {
+        match request.path() {
+            "/whole" => response.body("early"),
+            "/large" => response.body("x".repeat(5000)),
+            "/stream" => response.stream_with_length(0).finish(),
+            "/next" => response.body("next"),
+            "/collect" => {
+                request.collect(1 << 20).finally(|_| {});
+                response.body("early");
+            }
+            path => {
+                let reads = path == "/body";
+                let response = response.defer();
+                return Some((response, reads.then(|| request.into_body())));
+            }
         }
-        path => {
-            let reads = path == "/body";
-            let response = response.defer();
-            let body = reads.then(|| request.into_body());
-            keep.lock().unwrap().push((response, body));
-        }
-    });
-    (client, kept)
+        None
+    })
 }
 
 /// Checks what becomes of a connection after a response before a body of which `left` bytes are missing.
@@ -80,7 +76,7 @@ fn a_deferred_response_says_close_if_more_follows_than_is_discarded() {
         for left in [1, DISCARDED, DISCARDED + 1, 3_000_000] {
             let (mut client, kept) = client();
             assert_eq!(client.send(post("/later", left)), "");
-            let (response, _) = kept.lock().unwrap().pop().unwrap();
+            let (response, _) = kept.last();
             match stream {
                 true => response.stream().finish(),
                 false => response.body("early"),
@@ -96,7 +92,7 @@ fn a_response_says_close_once() {
     let (mut client, kept) = client();
     let asks = post("/later", 3_000_000).replace("Host", "Connection: close\r\nHost");
     assert_eq!(client.send(asks), "");
-    let (response, _) = kept.lock().unwrap().pop().unwrap();
+    let (response, _) = kept.last();
     response.stream().finish();
     let response = client.responses();
     assert_eq!(response.matches("lose\r\n").count(), 1, "{response}");
@@ -108,7 +104,7 @@ fn what_was_discarded_before_the_response_counts() {
         let (mut client, kept) = client();
         client.send(post("/later", length));
         client.send(vec![0; length / 2]);
-        let (response, _) = kept.lock().unwrap().pop().unwrap();
+        let (response, _) = kept.last();
         response.body("early");
         let response = client.responses();
         assert_eq!(response.contains("\r\nConnection: close\r\n"), ends);
@@ -121,7 +117,7 @@ fn a_response_after_its_service_has_left_the_body_says_close() {
     for left in [DISCARDED, DISCARDED + 1] {
         let (mut client, kept) = client();
         client.send(post("/body", left + 5) + "hello");
-        let (response, body) = kept.lock().unwrap().pop().unwrap();
+        let (response, body) = kept.last();
         drop(body);
         client.socket.run();
         response.body("early");
@@ -135,7 +131,7 @@ fn a_whole_response_before_a_large_body_says_close_and_the_service_may_read_on()
     // A service that drops its body after its response, as a proxy whose server responds early.
     let (mut early, kept) = client();
     early.send(post("/body", 3_000_000) + "hello");
-    let (response, body) = kept.lock().unwrap().pop().unwrap();
+    let (response, body) = kept.last();
     response.body("early");
     let response = early.responses();
     assert!(!early.is_lingering(), "the service still reads");
@@ -145,13 +141,13 @@ fn a_whole_response_before_a_large_body_says_close_and_the_service_may_read_on()
     // One that reads its body to the end.
     let (mut reading, kept) = client();
     reading.send(post("/body", DISCARDED + 1));
-    let (response, body) = kept.lock().unwrap().pop().unwrap();
+    let (response, body) = kept.last();
     response.body("early");
     let response = reading.responses();
     assert!(response.contains("\r\nConnection: close\r\n"), "{response}");
     let collected = read(&mut reading, body.unwrap(), DISCARDED + 1);
     assert_eq!(collected, DISCARDED + 1);
-    assert!(reading.socket.is_output_shut() || !reading.is_open());
+    assert!(reading.is_ending());
 }
 
 /// Sends a body in pieces of 10,000 bytes while it is read. Returns how many bytes were read.
@@ -181,7 +177,7 @@ fn a_response_before_a_body_that_is_collected_keeps_the_connection() {
 fn a_stream_beside_a_large_body_keeps_the_connection() {
     let (mut client, kept) = client();
     client.send(post("/body", DISCARDED + 1));
-    let (response, body) = kept.lock().unwrap().pop().unwrap();
+    let (response, body) = kept.last();
     let stream = response.stream();
     let head = client.responses();
     assert!(!head.contains("Connection"), "{head}");
@@ -213,8 +209,8 @@ fn responses_to_earlier_requests_do_not_say_close() {
     let (mut client, kept) = client();
     let body = "GET /later HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n";
     client.send(get("/first") + body);
-    let (last, _) = kept.lock().unwrap().pop().unwrap();
-    let (first, _) = kept.lock().unwrap().pop().unwrap();
+    let (last, _) = kept.last();
+    let (first, _) = kept.last();
     last.body("early");
     assert_eq!(client.responses(), "");
     first.body("first");

@@ -51,8 +51,7 @@ fn an_empty_line_before_a_request_is_ignored() {
     // A drain does not wait for what follows it.
     let mut client = Client::new(echo);
     assert_eq!(client.send(get("/a") + "\r\n"), ok("GET /a"));
-    client.socket.channel().fire_event(Draining);
-    client.socket.run();
+    client.fire(Draining);
     assert!(!client.is_open());
 }
 
@@ -229,8 +228,7 @@ fn a_client_that_ends_its_half_gets_its_response() {
 fn an_idle_connection_ends_with_a_drain() {
     let mut client = Client::new(echo);
     client.send(get("/a"));
-    client.socket.channel().fire_event(Draining);
-    client.socket.run();
+    client.fire(Draining);
     assert!(!client.is_open());
 }
 
@@ -238,8 +236,7 @@ fn an_idle_connection_ends_with_a_drain() {
 fn a_head_that_has_begun_is_served_before_a_drain_ends_the_connection() {
     let mut client = Client::new(echo);
     client.send("GET /a HT");
-    client.socket.channel().fire_event(Draining);
-    client.socket.run();
+    client.fire(Draining);
     assert!(client.is_open());
     let response = client.send("TP/1.1\r\nHost: a\r\n\r\n");
     assert!(response.contains("\r\nConnection: close\r\n"), "{response}");

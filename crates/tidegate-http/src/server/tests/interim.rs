@@ -1,9 +1,7 @@
 //! Interim responses: heads before the response, in the order of the requests.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::deferred::{Later, deferring, take};
 use super::{Client, closing, get, ok};
 use crate::codec::EncodeError;
 use crate::server::{DeferredResponse, Limits};
@@ -21,9 +19,9 @@ fn hints(path: &str) -> String {
 
 #[test]
 fn an_interim_response_is_sent_before_the_response() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send(get("/a"));
-    let response = take(&later, "/a");
+    let response = later.take("/a");
     hint(&response, "/1");
     assert_eq!(client.responses(), hints("/1"));
     response.interim(102, NONE).unwrap();
@@ -53,9 +51,9 @@ fn a_service_can_send_one_before_it_returns() {
 
 #[test]
 fn an_interim_response_waits_for_earlier_responses() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send(get("/a") + &get("/b") + &get("/c"));
-    let [a, b, c] = ["/a", "/b", "/c"].map(|path| take(&later, path));
+    let [a, b, c] = ["/a", "/b", "/c"].map(|path| later.take(path));
     hint(&b, "/b1");
     hint(&c, "/c");
     hint(&b, "/b2");
@@ -76,9 +74,9 @@ fn an_interim_response_waits_for_earlier_responses() {
 
 #[test]
 fn a_response_that_ends_the_connection_drops_what_waits() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send(get("/a") + &get("/b"));
-    let [a, b] = ["/a", "/b"].map(|path| take(&later, path));
+    let [a, b] = ["/a", "/b"].map(|path| later.take(path));
     hint(&b, "/b");
     drop(a);
     assert_eq!(client.responses(), closing("500 Internal Server Error"));
@@ -89,9 +87,9 @@ fn a_response_that_ends_the_connection_drops_what_waits() {
 
 #[test]
 fn http_1_0_has_no_interim_responses() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send("GET /a HTTP/1.0\r\n\r\n");
-    let response = take(&later, "/a");
+    let response = later.take("/a");
     hint(&response, "/1");
     assert_eq!(client.responses(), "");
     response.body("a");
@@ -100,9 +98,9 @@ fn http_1_0_has_no_interim_responses() {
 
 #[test]
 fn a_mistake_sends_nothing_and_the_response_goes_on() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send(get("/a"));
-    let response = take(&later, "/a");
+    let response = later.take("/a");
     assert_eq!(response.interim(200, NONE), Err(EncodeError::Status));
     let injected = response.interim(103, [("Link", "a\r\nb: c")]);
     assert_eq!(injected, Err(EncodeError::FieldValue));
@@ -112,10 +110,10 @@ fn a_mistake_sends_nothing_and_the_response_goes_on() {
 
 #[test]
 fn a_client_that_does_not_read_gets_none() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.socket.set_room(Some(0));
     client.send(get("/a") + &get("/b"));
-    let [a, b] = ["/a", "/b"].map(|path| take(&later, path));
+    let [a, b] = ["/a", "/b"].map(|path| later.take(path));
     let large = "x".repeat(1 << 20);
     a.body(large.clone());
     client.socket.run();
@@ -131,9 +129,10 @@ fn a_client_that_does_not_read_gets_none() {
 
 #[test]
 fn an_interim_response_does_not_prolong_the_time() {
-    let (mut client, later) = deferring_within(Duration::from_secs(10));
+    let limits = Limits::default().response_time(Duration::from_secs(10));
+    let (mut client, later) = Client::deferring_within(limits);
     client.send(get("/a"));
-    let response = take(&later, "/a");
+    let response = later.take("/a");
     for _ in 0..4 {
         hint(&response, "/a");
         assert_eq!(client.responses(), hints("/a"));
@@ -147,23 +146,11 @@ fn an_interim_response_does_not_prolong_the_time() {
     assert_eq!(client.responses(), "");
 }
 
-/// A client of a service that defers every response, and has this time to begin it.
-fn deferring_within(time: Duration) -> (Client, Later<DeferredResponse>) {
-    let later: Later<DeferredResponse> = Arc::default();
-    let kept = Arc::clone(&later);
-    let limits = Limits::default().response_time(time);
-    let client = Client::with_limits(limits, move |request, response| {
-        let path = request.path().to_owned();
-        kept.lock().unwrap().push((path, response.defer()));
-    });
-    (client, later)
-}
-
 #[test]
 fn the_protocol_stays_undecided_after_an_interim_response() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.send("GET /u HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
-    let response = take(&later, "/u");
+    let response = later.take("/u");
     hint(&response, "/u");
     assert_eq!(client.responses(), hints("/u"));
     // Would be of the other protocol.

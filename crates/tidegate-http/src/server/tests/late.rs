@@ -1,10 +1,11 @@
 //! A service that does not respond in time.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::{Client, closing, get, ok};
-use crate::server::{Body, BodyError, DeferredResponse, Limits, ResponseStream};
+use tidegate_testkit::Log;
+
+use super::{Client, Kept, closing, get, ok};
+use crate::server::{BodyError, DeferredResponse, Limits};
 
 const UNAVAILABLE: &str = "503 Service Unavailable";
 
@@ -12,20 +13,8 @@ fn seconds(number: u64) -> Duration {
     Duration::from_secs(number)
 }
 
-type Kept<T> = Arc<Mutex<Vec<T>>>;
-
-fn take<T>(kept: &Kept<T>) -> T {
-    kept.lock().unwrap().remove(0)
-}
-
-/// A client of a service that defers every response and has ten seconds to begin it.
 fn deferring(limits: Limits) -> (Client, Kept<DeferredResponse>) {
-    let kept: Kept<DeferredResponse> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let client = Client::with_limits(limits, move |_, response| {
-        keep.lock().unwrap().push(response.defer());
-    });
-    (client, kept)
+    Client::keeping(limits, |_, response| Some(response.defer()))
 }
 
 fn ten_seconds() -> Limits {
@@ -37,7 +26,7 @@ fn a_service_that_does_not_respond_in_time_is_status_503() {
     let (mut client, kept) = deferring(ten_seconds());
     assert_eq!(client.send(get("/a")), "");
     assert_eq!(client.pass(seconds(9)), "");
-    let late = take(&kept);
+    let late = kept.first();
     assert!(!late.is_closed());
     assert_eq!(client.pass(seconds(2)), closing(UNAVAILABLE));
     assert!(!client.is_open() && late.is_closed());
@@ -55,7 +44,7 @@ fn a_response_in_time_is_sent_and_the_next_request_has_its_own_time() {
     for _ in 0..3 {
         client.send(get("/a"));
         assert_eq!(client.pass(seconds(9)), "");
-        take(&kept).body("a");
+        kept.first().body("a");
         assert_eq!(client.responses(), ok("a"));
         assert_eq!(client.pass(seconds(20)), "");
     }
@@ -75,18 +64,17 @@ fn the_time_is_five_minutes_unless_it_is_set_and_may_be_unlimited() {
     for _ in 0..10 {
         assert_eq!(client.pass(seconds(3600)), "");
     }
-    take(&kept).body("a");
+    kept.first().body("a");
     assert_eq!(client.responses(), ok("a"));
 }
 
 #[test]
 fn the_time_runs_from_the_end_of_a_body_that_the_service_reads() {
-    let kept: Kept<DeferredResponse> = Arc::default();
-    let keep = Arc::clone(&kept);
+    let kept = Log::new();
+    let keep = kept.clone();
     let mut client = Client::with_limits(ten_seconds(), move |request, response| {
-        let (later, keep) = (response.defer(), Arc::clone(&keep));
-        let collected = request.collect(100);
-        collected.finally(move |_| keep.lock().unwrap().push(later));
+        let (later, keep) = (response.defer(), keep.clone());
+        request.collect(100).finally(move |_| keep.push(later));
     });
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n");
     for _ in 0..5 {
@@ -95,23 +83,18 @@ fn the_time_runs_from_the_end_of_a_body_that_the_service_reads() {
     }
     assert_eq!(client.pass(seconds(9)), "");
     assert_eq!(client.pass(seconds(2)), closing(UNAVAILABLE));
-    assert!(take(&kept).is_closed());
+    assert!(kept.take()[0].is_closed());
 }
 
 #[test]
 fn a_service_that_stops_reading_its_body_is_late_too() {
-    let kept: Kept<(Body, DeferredResponse)> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let mut client = Client::with_limits(ten_seconds(), move |request, response| {
-        let both = (request.into_body(), response.defer());
-        keep.lock().unwrap().push(both);
-    });
+    let (mut client, kept) = Client::reading_within(ten_seconds());
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
     assert_eq!(client.pass(seconds(20)), "");
     assert_eq!(client.send(vec![b'x'; 100_000]), "");
     assert_eq!(client.pass(seconds(9)), "");
     assert_eq!(client.pass(seconds(2)), closing(UNAVAILABLE));
-    let (mut body, later) = take(&kept);
+    let (mut body, later) = kept.first();
     assert!(later.is_closed() && client.is_lingering());
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let mut failed = false;
@@ -132,7 +115,7 @@ fn a_body_that_nothing_reads_does_not_prolong_the_time() {
         assert_eq!(client.send("x"), "");
     }
     assert_eq!(client.pass(seconds(3)), closing(UNAVAILABLE));
-    assert!(take(&kept).is_closed());
+    assert!(kept.first().is_closed());
 }
 
 #[test]
@@ -145,7 +128,7 @@ fn requests_behind_a_late_response_get_none() {
     assert!(client.is_lingering());
     let metrics = client.metrics();
     assert_eq!((metrics.late_responses, metrics.unanswered), (1, 15));
-    for late in std::mem::take(&mut *kept.lock().unwrap()) {
+    for late in kept.all() {
         assert!(late.is_closed());
         late.body("too late");
     }
@@ -155,40 +138,36 @@ fn requests_behind_a_late_response_get_none() {
 
 #[test]
 fn a_response_is_not_late_while_the_client_gets_an_earlier_one() {
-    let streams: Kept<ResponseStream> = Arc::default();
-    let kept: Kept<DeferredResponse> = Arc::default();
-    let (keep_stream, keep) = (Arc::clone(&streams), Arc::clone(&kept));
-    let mut client = Client::with_limits(ten_seconds(), move |request, response| {
-        match request.path() {
-            "/stream" => keep_stream.lock().unwrap().push(response.stream()),
-            _ => keep.lock().unwrap().push(response.defer()),
+    let streams = Log::new();
+    let keep = streams.clone();
+    let (mut client, kept) = Client::keeping(ten_seconds(), move |request, response| {
+        if request.path() == "/stream" {
+            keep.push(response.stream());
+            return None;
         }
+        Some(response.defer())
     });
     client.send(get("/stream") + &get("/late") + &get("/in-time"));
     client.pass(seconds(60));
-    let late = take(&kept);
+    let late = kept.first();
     assert!(!late.is_closed());
-    take(&streams).finish();
+    streams.take().remove(0).finish();
     assert_eq!(client.responses(), "0\r\n\r\n");
     assert_eq!(client.pass(seconds(1)), closing(UNAVAILABLE));
-    assert!(late.is_closed() && take(&kept).is_closed());
+    assert!(late.is_closed() && kept.first().is_closed());
 }
 
 #[test]
 fn a_stream_that_has_begun_may_take_its_time() {
-    let streams: Kept<ResponseStream> = Arc::default();
-    let keep = Arc::clone(&streams);
-    let mut client = Client::with_limits(ten_seconds(), move |_, response| {
-        keep.lock().unwrap().push(response.defer().stream());
-    });
+    let (mut client, streams) =
+        Client::keeping(ten_seconds(), |_, response| Some(response.defer().stream()));
     client.send(get("/events"));
     assert_eq!(client.pass(seconds(3600)), "");
-    let mut stream = take(&streams);
+    let mut stream = streams.first();
     assert!(!stream.is_closed());
     stream.write("tick");
     assert_eq!(client.responses(), "4\r\ntick\r\n");
-    client.socket.close();
-    client.socket.run();
+    client.close();
     assert!(stream.is_closed());
 }
 
@@ -198,7 +177,7 @@ fn a_service_that_does_not_decide_about_the_protocol_is_late() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nmore");
     assert_eq!(client.pass(seconds(11)), closing(UNAVAILABLE));
     assert!(client.is_lingering());
-    let late = take(&kept);
+    let late = kept.first();
     assert!(late.is_closed());
     late.field("Upgrade", "echo").switch(|switch| switch);
     assert_eq!(client.responses(), "");

@@ -1,15 +1,15 @@
 //! Limits of size and time.
 
 use std::io::ErrorKind;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_net::Channel;
+use tidegate_testkit::Log;
 
 use super::{Client, closing, echo, get, ok};
 use crate::codec::{Method, RefusalReason, RequestHead};
 use crate::server::service::Service;
-use crate::server::{Body, Limits, Request, Response, ResponseStream};
+use crate::server::{Limits, Request, Response};
 
 #[test]
 fn a_head_has_its_time_from_its_first_byte() {
@@ -33,16 +33,6 @@ fn an_idle_connection_ends_without_a_response() {
     assert!(client.is_open());
     assert_eq!(client.pass(Duration::from_secs(6)), "");
     assert!(!client.is_open());
-}
-
-#[test]
-fn a_request_resets_the_idle_time() {
-    let mut client = Client::new(echo);
-    for _ in 0..3 {
-        assert_eq!(client.send(get("/a")), ok("GET /a"));
-        client.pass(Duration::from_secs(60));
-        assert!(client.is_open());
-    }
 }
 
 #[test]
@@ -288,16 +278,14 @@ fn the_last_response_is_sent_to_its_end_however_long_that_takes() {
 
 #[test]
 fn a_response_that_is_streamed_does_not_prolong_the_time_of_a_body() {
-    let streams: Arc<Mutex<Vec<(Body, ResponseStream)>>> = Arc::default();
-    let kept = Arc::clone(&streams);
-    let mut client = Client::new(move |request, response| {
-        let body = request.into_body();
-        kept.lock().unwrap().push((body, response.stream()));
+    let (mut client, streams) = Client::keeping(Limits::default(), |request, response| {
+        Some((request.into_body(), response.stream()))
     });
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nx");
+    let (_body, mut stream) = streams.first();
     for _ in 0..2 {
         client.advance(Duration::from_secs(14));
-        streams.lock().unwrap()[0].1.write("more");
+        stream.write("more");
         client.socket.run();
     }
     client.advance(Duration::from_secs(3));
@@ -306,18 +294,14 @@ fn a_response_that_is_streamed_does_not_prolong_the_time_of_a_body() {
 
 #[test]
 fn a_service_that_writes_more_does_not_help_a_client_that_takes_nothing() {
-    let streams: Arc<Mutex<Vec<ResponseStream>>> = Arc::default();
-    let kept = Arc::clone(&streams);
-    let mut client = Client::new(move |_, response| {
-        kept.lock().unwrap().push(response.stream());
-    });
+    let (mut client, streams) =
+        Client::keeping(Limits::default(), |_, response| Some(response.stream()));
     client.socket.set_room(Some(0));
     client.send(get("/a"));
+    let mut stream = streams.first();
     for _ in 0..8 {
         client.advance(Duration::from_secs(8));
-        if let Some(stream) = streams.lock().unwrap().first_mut() {
-            stream.write("more");
-        }
+        stream.write("more");
         client.socket.run();
     }
     assert!(!client.is_open());
@@ -354,7 +338,7 @@ fn the_idle_time_may_be_shorter_than_the_time_of_a_head() {
 }
 
 /// Writes down what it is told.
-struct Told(Arc<Mutex<Vec<String>>>);
+struct Told(Log<String>);
 
 impl Service for Told {
     fn call(&mut self, request: Request<'_>, response: Response<'_>) {
@@ -380,24 +364,21 @@ impl Service for Told {
     ) {
         let method = method.map_or("?", Method::as_str);
         let path = head.map_or("?", |head| head.path());
-        self.0
-            .lock()
-            .unwrap()
-            .push(format!("{} {method} {path}", why.status()));
+        self.0.push(format!("{} {method} {path}", why.status()));
         assert!(path != "/panics", "told to");
     }
 
     fn slow_reader(&mut self) {
-        self.0.lock().unwrap().push("slow reader".to_owned());
+        self.0.push("slow reader".to_owned());
     }
 }
 
 #[test]
 fn a_service_is_told_what_the_server_refuses() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let told = Log::new();
     let start = || {
         let limits = Limits::default().max_body(3);
-        Client::with_service(limits, Told(Arc::clone(&told)))
+        Client::with_service(limits, Told(told.clone()))
     };
     let post = |path| format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n");
     assert_eq!(
@@ -415,13 +396,14 @@ fn a_service_is_told_what_the_server_refuses() {
         closing("408 Request Timeout")
     );
     // An unknown expectation leaves the rest of the head clear, wherever it is split.
+    assert_eq!(told.take(), ["505 GET ?", "413 POST /large", "408 ? ?"]);
     let expects = "GET /expects?x HTTP/1.1\r\nHost: a\r\nExpect: other\r\nA: b\r\n\r\n";
     for at in 0..expects.len() {
         let mut split = start();
         let first = split.send(expects[..at].to_owned());
         let sent = first + &split.send(expects[at..].to_owned() + &get("/next"));
         assert_eq!(sent, closing("417 Expectation Failed"), "split at {at}");
-        assert_eq!(told.lock().unwrap().pop().unwrap(), "417 GET /expects");
+        assert_eq!(told.take(), ["417 GET /expects"]);
     }
     // A panic changes nothing but the counter.
     let mut panics = start();
@@ -430,19 +412,13 @@ fn a_service_is_told_what_the_server_refuses() {
         closing("413 Content Too Large")
     );
     assert_eq!(panics.metrics().panics, 1);
-    let expected = [
-        "505 GET ?",
-        "413 POST /large",
-        "408 ? ?",
-        "413 POST /panics",
-    ];
-    assert_eq!(*told.lock().unwrap(), expected);
+    assert_eq!(told.take(), ["413 POST /panics"]);
 }
 
 #[test]
 fn a_service_is_told_the_method_of_a_head_that_is_refused_later() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let start = || Client::with_service(Limits::default(), Told(Arc::clone(&told)));
+    let told = Log::new();
+    let start = || Client::with_service(Limits::default(), Told(told.clone()));
     let long = "M".repeat(100);
     let heads = [
         ("GET /a\"b HTTP/1.1\r\n\r\n", "400 GET ?"),
@@ -460,21 +436,21 @@ fn a_service_is_told_the_method_of_a_head_that_is_refused_later() {
             let mut split = start();
             split.send(bytes[..at].to_vec());
             split.send(bytes[at..].to_vec());
-            let told = told.lock().unwrap().pop();
+            let told = told.take().pop();
             assert_eq!(told.as_deref(), Some(expected), "{head:?} split at {at}");
         }
     }
     let mut late = start();
     late.send("DELETE /a HTT");
     late.pass(Duration::from_secs(11));
-    assert_eq!(told.lock().unwrap().pop().unwrap(), "408 DELETE ?");
+    assert_eq!(told.take().pop().unwrap(), "408 DELETE ?");
 }
 
 #[test]
 fn a_service_is_told_that_its_client_takes_nothing() {
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let told = Log::new();
     let start = || {
-        let mut client = Client::with_service(Limits::default(), Told(Arc::clone(&told)));
+        let mut client = Client::with_service(Limits::default(), Told(told.clone()));
         client.socket.set_room(Some(1000));
         client.socket.receive(get("/large"));
         // The first check sees that bytes were taken.
@@ -483,17 +459,16 @@ fn a_service_is_told_that_its_client_takes_nothing() {
     };
     let mut client = start();
     client.advance(Duration::from_secs(25));
-    assert!(told.lock().unwrap().is_empty());
+    assert!(told.is_empty());
     client.advance(Duration::from_secs(10));
     assert!(!client.is_open());
-    assert_eq!(*told.lock().unwrap(), ["slow reader"]);
+    assert_eq!(told.take(), ["slow reader"]);
     // The system sees it first.
     for (kind, slow) in [(ErrorKind::TimedOut, 1), (ErrorKind::ConnectionReset, 0)] {
-        told.lock().unwrap().clear();
         let mut client = start();
         client.socket.fail(kind);
         assert!(!client.is_open());
-        assert_eq!(told.lock().unwrap().len(), slow, "{kind}");
+        assert_eq!(told.take().len(), slow, "{kind}");
         assert_eq!(client.metrics().slow_readers, slow as u64, "{kind}");
     }
 }
@@ -502,9 +477,9 @@ fn a_service_is_told_that_its_client_takes_nothing() {
 fn a_request_that_comes_slowly_does_not_prolong_the_time_of_its_client() {
     let post = "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n";
     for takes in [true, false] {
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let told = Log::new();
         let limits = Limits::default().body_time(Duration::from_secs(300));
-        let mut client = Client::with_service(limits, Told(Arc::clone(&told)));
+        let mut client = Client::with_service(limits, Told(told.clone()));
         client.socket.set_room(Some(1000));
         client.socket.receive(get("/middle") + post);
         for _ in 0..6 {
@@ -517,6 +492,6 @@ fn a_request_that_comes_slowly_does_not_prolong_the_time_of_its_client() {
         }
         assert_eq!(client.is_open(), takes);
         let expected: &[&str] = if takes { &[] } else { &["slow reader"] };
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(told.take(), expected);
     }
 }

@@ -7,7 +7,7 @@ use tidegate_core::{Metric, MetricVisitor};
 
 use super::{Client, echo, get};
 use crate::codec::RefusalReason;
-use crate::server::{DeferredResponse, ResponseStream};
+use crate::server::Limits;
 
 /// What an exporter gets, as lines.
 #[derive(Default)]
@@ -85,15 +85,12 @@ fn requests_responses_and_bytes_are_counted() {
 
 #[test]
 fn bytes_of_streams_are_counted() {
-    let kept: Arc<Mutex<Option<ResponseStream>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let mut client = Client::new(move |_, response| {
-        *keep.lock().unwrap() = Some(response.stream());
-    });
+    let (mut client, kept) =
+        Client::keeping(Limits::default(), |_, response| Some(response.stream()));
     let mut sent = 0;
     for _ in 0..2 {
         client.socket.receive(get("/a"));
-        let mut stream = kept.lock().unwrap().take().unwrap();
+        let mut stream = kept.last();
         stream.write("hello");
         stream.write("world");
         stream.finish_with_trailers([("Sum", "1")]);
@@ -105,11 +102,12 @@ fn bytes_of_streams_are_counted() {
 
 #[test]
 fn a_head_and_a_response_have_their_time() {
-    let kept: Arc<Mutex<Vec<DeferredResponse>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let mut client = Client::new(move |request, response| match request.path() {
-        "/later" => keep.lock().unwrap().push(response.defer()),
-        _ => echo(request, response),
+    let (mut client, kept) = Client::keeping(Limits::default(), |request, response| {
+        if request.path() == "/later" {
+            return Some(response.defer());
+        }
+        echo(request, response);
+        None
     });
     client.send(get("/a"));
     client.send("GET /slow HTTP/1.1\r\n");
@@ -120,7 +118,7 @@ fn a_head_and_a_response_have_their_time() {
     client.send(get("/later") + &get("/behind"));
     client.pass(Duration::from_secs(3));
     assert_eq!(client.metrics().total_time, Duration::from_secs(2));
-    kept.lock().unwrap().pop().unwrap().body("now");
+    kept.last().body("now");
     client.responses();
     // The request behind the deferred one waits for it.
     assert_eq!(client.metrics().total_time, Duration::from_secs(8));

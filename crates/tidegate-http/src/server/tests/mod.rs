@@ -15,13 +15,14 @@ mod streams;
 mod switching;
 mod turns;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
 use tidegate_net::{EmbeddedChannel, PipelineBuilder};
 
+use super::body::Body;
 use super::connection::Connection;
 use super::date::WallClock;
 use super::handler::HttpHandler;
@@ -32,6 +33,7 @@ use super::response::Response;
 use super::serve::channel_options;
 use super::service::{Service, Shared};
 use super::shared::ServerShared;
+use crate::server::DeferredResponse;
 
 /// A client of one connection.
 pub(crate) struct Client {
@@ -51,6 +53,46 @@ impl Client {
         respond: impl Fn(Request<'_>, Response<'_>) + Send + Sync + 'static,
     ) -> Self {
         Self::with_service(limits, Shared(Arc::new(respond)))
+    }
+
+    /// A client of a service that keeps for its test what `keep` returns.
+    pub(crate) fn keeping<T: Send + 'static>(
+        limits: Limits,
+        keep: impl Fn(Request<'_>, Response<'_>) -> Option<T> + Send + Sync + 'static,
+    ) -> (Self, Kept<T>) {
+        let kept = Arc::<Mutex<Vec<T>>>::default();
+        let own = Arc::clone(&kept);
+        let client = Self::with_limits(limits, move |request, response| {
+            let one = keep(request, response);
+            own.lock().unwrap().extend(one);
+        });
+        (client, Kept(kept))
+    }
+
+    /// A client of a service that defers all responses but those to `/now`.
+    pub(crate) fn deferring() -> (Self, Kept<(String, DeferredResponse)>) {
+        Self::deferring_within(Limits::default())
+    }
+
+    pub(crate) fn deferring_within(limits: Limits) -> (Self, Kept<(String, DeferredResponse)>) {
+        Self::keeping(limits, |request, response| match request.path() {
+            "/now" => {
+                response.body("now");
+                None
+            }
+            path => Some((path.to_owned(), response.defer())),
+        })
+    }
+
+    /// A client of a service that keeps bodies and responses.
+    pub(crate) fn reading() -> (Self, Kept<(Body, DeferredResponse)>) {
+        Self::reading_within(Limits::default())
+    }
+
+    pub(crate) fn reading_within(limits: Limits) -> (Self, Kept<(Body, DeferredResponse)>) {
+        Self::keeping(limits, |request, response| {
+            Some((request.into_body(), response.defer()))
+        })
     }
 
     pub(crate) fn with_service(limits: Limits, service: impl Service) -> Self {
@@ -123,8 +165,63 @@ impl Client {
         self.is_open() && self.socket.is_output_shut()
     }
 
+    pub(crate) fn fire(&mut self, event: impl Send + 'static) {
+        self.socket.channel().fire_event(event);
+        self.socket.run();
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.socket.close();
+        self.socket.run();
+    }
+
+    pub(crate) fn end_input(&mut self) {
+        self.socket.end_input();
+        self.socket.run();
+    }
+
+    /// Returns `true` if the server has ended its half, or the connection.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.socket.is_output_shut() || !self.is_open()
+    }
+
     pub(crate) fn metrics(&self) -> HttpMetrics {
         self.shared.counters.snapshot()
+    }
+}
+
+/// What a service keeps for its test, in the order of its requests.
+pub(crate) struct Kept<T>(Arc<Mutex<Vec<T>>>);
+
+impl<T> Kept<T> {
+    pub(crate) fn first(&self) -> T {
+        self.0.lock().unwrap().remove(0)
+    }
+
+    pub(crate) fn last(&self) -> T {
+        self.0.lock().unwrap().pop().unwrap()
+    }
+
+    pub(crate) fn all(&self) -> Vec<T> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+impl<T> Kept<(String, T)> {
+    /// Takes the one with this name.
+    pub(crate) fn take(&self, name: &str) -> T {
+        let mut kept = self.0.lock().unwrap();
+        let at = kept.iter().position(|(own, _)| own == name).unwrap();
+        kept.remove(at).1
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        let kept = self.0.lock().unwrap();
+        kept.iter().map(|(name, _)| name.clone()).collect()
     }
 }
 

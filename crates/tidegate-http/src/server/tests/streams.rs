@@ -1,27 +1,19 @@
 //! Responses in pieces: their order, their ends, and how much of them is on its way.
 
-use std::sync::Arc;
-
-use super::deferred::{Later, deferring, take};
-use super::{Client, get, ok};
+use super::{Client, Kept, get, ok};
 use crate::pieces::cost;
 use crate::server::part::Part;
 use crate::server::{DeferredResponse, Limits, ResponseStream};
 
-/// A client of a service that streams every response.
-fn streaming(length: Option<u64>) -> (Client, Later<ResponseStream>) {
-    let later: Later<ResponseStream> = Arc::default();
-    let kept = Arc::clone(&later);
-    let client = Client::new(move |request, response| {
+/// A client of a service that begins streams, of this length or in chunks.
+fn streaming(length: Option<u64>) -> (Client, Kept<(String, ResponseStream)>) {
+    Client::keeping(Limits::default(), move |request, response| {
         let stream = match length {
             Some(length) => response.stream_with_length(length),
             None => response.stream(),
         };
-        kept.lock()
-            .unwrap()
-            .push((request.path().to_owned(), stream));
-    });
-    (client, later)
+        Some((request.path().to_owned(), stream))
+    })
 }
 
 #[test]
@@ -32,7 +24,7 @@ fn a_streamed_response_is_sent_in_chunks() {
         head,
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     );
-    let mut stream = take(&later, "/a");
+    let mut stream = later.take("/a");
     stream.write("hello");
     stream.write("");
     stream.write(" world");
@@ -42,7 +34,7 @@ fn a_streamed_response_is_sent_in_chunks() {
     assert_eq!(body, "5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n");
     assert!(client.is_open());
     client.send(get("/b"));
-    take(&later, "/b").finish();
+    later.take("/b").finish();
     assert_eq!(client.responses(), "0\r\n\r\n");
 }
 
@@ -50,7 +42,7 @@ fn a_streamed_response_is_sent_in_chunks() {
 fn a_chunk_is_sent_with_its_line_end() {
     let (mut client, later) = streaming(None);
     client.send(get("/a"));
-    let mut stream = take(&later, "/a");
+    let mut stream = later.take("/a");
     stream.write("hello");
     assert_eq!(client.responses(), "5\r\nhello\r\n");
     let large = "x".repeat(0x2000);
@@ -64,7 +56,7 @@ fn a_chunk_is_sent_with_its_line_end() {
 fn a_streamed_response_waits_for_earlier_ones() {
     let (mut client, later) = streaming(None);
     client.send(get("/a") + &get("/b"));
-    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    let (mut a, mut b) = (later.take("/a"), later.take("/b"));
     b.write("b");
     b.finish();
     assert_eq!(client.responses(), "");
@@ -79,7 +71,7 @@ fn a_streamed_response_waits_for_earlier_ones() {
 fn trailers_follow_the_last_chunk() {
     let (mut client, later) = streaming(None);
     client.send(get("/a"));
-    take(&later, "/a").finish_with_trailers([("Sum", "42")]);
+    later.take("/a").finish_with_trailers([("Sum", "42")]);
     assert_eq!(client.responses(), "0\r\nSum: 42\r\n\r\n");
 }
 
@@ -87,7 +79,7 @@ fn trailers_follow_the_last_chunk() {
 fn a_stream_that_is_dropped_cuts_the_connection() {
     let (mut client, later) = streaming(None);
     client.send(get("/a"));
-    let mut stream = take(&later, "/a");
+    let mut stream = later.take("/a");
     stream.write("part");
     drop(stream);
     assert!(!client.responses().contains("0\r\n\r\n"));
@@ -99,7 +91,7 @@ fn a_stream_that_is_dropped_cuts_the_connection() {
 fn a_stream_that_is_dropped_while_it_waits_is_cut_at_its_turn() {
     let (mut client, later) = streaming(None);
     let head = client.send(get("/a") + &get("/b") + &get("/c"));
-    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    let (mut a, mut b) = (later.take("/a"), later.take("/b"));
     b.write("part");
     drop(b);
     assert_eq!(client.responses(), "");
@@ -120,7 +112,7 @@ fn a_stream_that_is_dropped_while_it_waits_is_cut_at_its_turn() {
 fn a_stream_of_http_1_0_that_is_dropped_while_it_waits_is_not_begun() {
     let (mut client, later) = streaming(None);
     client.send(get("/a") + "GET /b HTTP/1.0\r\n\r\n");
-    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    let (mut a, mut b) = (later.take("/a"), later.take("/b"));
     b.write("part");
     drop(b);
     a.write("a");
@@ -132,17 +124,17 @@ fn a_stream_of_http_1_0_that_is_dropped_while_it_waits_is_not_begun() {
 
 #[test]
 fn responses_before_a_stream_that_is_cut_are_sent() {
-    let (mut client, later) = deferring();
+    let (mut client, later) = Client::deferring();
     client.socket.set_room(Some(0));
     client.send(get("/a") + &get("/b") + &get("/c"));
     let large = "x".repeat(100_000);
-    take(&later, "/a").body(large.clone());
-    let mut b = take(&later, "/b").stream();
+    later.take("/a").body(large.clone());
+    let mut b = later.take("/b").stream();
     b.write("part");
     drop(b);
     client.socket.run();
     assert!(client.is_open());
-    take(&later, "/c").body("c");
+    later.take("/c").body("c");
     client.socket.set_room(None);
     let sent = client.responses();
     assert!(sent.starts_with(&ok(&large)));
@@ -152,19 +144,11 @@ fn responses_before_a_stream_that_is_cut_are_sent() {
 }
 
 /// A client of a service that defers two responses at a time. It has sent four requests.
-fn with_unread_requests(second: &str) -> (Client, Later<DeferredResponse>) {
-    let later: Later<DeferredResponse> = Arc::default();
-    let kept = Arc::clone(&later);
-    let limits = Limits {
-        outstanding: 2,
-        ..Limits::default()
-    };
-    let mut client = Client::with_limits(limits, move |request, response| {
-        let path = request.path().to_owned();
-        kept.lock().unwrap().push((path, response.defer()));
-    });
+fn with_unread_requests(second: &str) -> (Client, Kept<(String, DeferredResponse)>) {
+    let limits = Limits::default().max_outstanding(2);
+    let (mut client, later) = Client::deferring_within(limits);
     client.send(get("/a") + second + &get("/c") + &get("/d"));
-    assert_eq!(later.lock().unwrap().len(), 2, "the others wait");
+    assert_eq!(later.len(), 2, "the others wait");
     (client, later)
 }
 
@@ -183,11 +167,11 @@ fn a_stream_that_is_cut_does_not_reset_the_responses_before_it() {
     let http_1_0 = "GET /b HTTP/1.0\r\n\r\n";
     for second in [&get("/b"), http_1_0] {
         let (mut client, later) = with_unread_requests(second);
-        let mut b = take(&later, "/b").stream();
+        let mut b = later.take("/b").stream();
         b.write("part");
         drop(b);
         assert_eq!(client.responses(), "");
-        take(&later, "/a").body("a");
+        later.take("/a").body("a");
         let sent = client.responses();
         assert!(sent.starts_with(&ok("a")), "{sent}");
         assert_eq!(sent.ends_with("4\r\npart\r\n"), second != http_1_0);
@@ -195,12 +179,12 @@ fn a_stream_that_is_cut_does_not_reset_the_responses_before_it() {
     }
     // It is cut in its turn.
     let (mut client, later) = with_unread_requests(&get("/b"));
-    take(&later, "/a").body("a");
-    let mut b = take(&later, "/b").stream();
+    later.take("/a").body("a");
+    let mut b = later.take("/b").stream();
     b.write("part");
     assert!(client.responses().ends_with("4\r\npart\r\n"));
     // The third request has taken the place of the first one.
-    drop((b, take(&later, "/c")));
+    drop((b, later.take("/c")));
     assert_eq!(client.responses(), "");
     assert_eq!(client.metrics().unanswered, 1);
     reads_to_the_end(client);
@@ -211,7 +195,7 @@ fn a_stream_longer_or_shorter_than_declared_cuts_the_connection() {
     for write in ["hell", "hello!"] {
         let (mut client, later) = streaming(Some(5));
         client.send(get("/a"));
-        let mut stream = take(&later, "/a");
+        let mut stream = later.take("/a");
         stream.write(write);
         stream.finish();
         client.responses();
@@ -220,7 +204,7 @@ fn a_stream_longer_or_shorter_than_declared_cuts_the_connection() {
     }
     let (mut client, later) = streaming(Some(5));
     client.send(get("/a"));
-    let mut stream = take(&later, "/a");
+    let mut stream = later.take("/a");
     stream.write("hello");
     stream.finish();
     assert_eq!(client.responses(), "hello");
@@ -232,7 +216,7 @@ fn http_1_0_gets_a_stream_that_ends_with_the_connection() {
     let (mut client, later) = streaming(None);
     let head = client.send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     assert_eq!(head, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
-    let mut stream = take(&later, "/a");
+    let mut stream = later.take("/a");
     stream.write("hello");
     stream.finish();
     assert_eq!(client.responses(), "hello");
@@ -244,7 +228,7 @@ fn a_client_that_does_not_read_is_seen_by_the_stream() {
     let (mut client, later) = streaming(None);
     client.socket.set_room(Some(0));
     client.send(get("/a"));
-    let mut stream = take(&later, "/a");
+    let mut stream = later.take("/a");
     assert!(stream.is_writable());
     stream.write(vec![0; 100_000]);
     assert!(stream.is_writable(), "its turn has come");
@@ -264,7 +248,7 @@ fn a_client_that_does_not_read_is_seen_by_the_stream() {
 fn several_large_pieces_of_a_stream_are_on_their_way_in_its_turn() {
     let (mut client, later) = streaming(None);
     client.send(get("/a") + &get("/b"));
-    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    let (mut a, mut b) = (later.take("/a"), later.take("/b"));
     assert_eq!((fill(&mut a), fill(&mut b)), (4, 1));
     let (room, behind) = (a.writable(), b.writable());
     client.socket.run();
@@ -284,7 +268,7 @@ fn several_large_pieces_of_a_stream_are_on_their_way_in_its_turn() {
 fn small_pieces_of_a_stream_count_with_the_memory_that_they_take() {
     let (mut client, later) = streaming(None);
     client.send(get("/a") + &get("/b"));
-    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    let (mut a, mut b) = (later.take("/a"), later.take("/b"));
     // In a box, in the queue of the channel. So the windows bound the memory, whatever the size of the
     // pieces.
     assert!(cost(0) >= size_of::<Part>() + 2 * size_of::<usize>());
@@ -334,11 +318,11 @@ fn fill_windows<const N: usize>(client: &mut Client, stream: &mut ResponseStream
 fn a_client_that_takes_everything_gets_larger_windows() {
     let (mut client, later) = streaming(None);
     client.send(get("/a"));
-    let mut a = take(&later, "/a");
+    let mut a = later.take("/a");
     assert_eq!(fill_windows(&mut client, &mut a), [4, 4, 8, 8]);
     a.finish();
     client.send(get("/b"));
-    let mut b = take(&later, "/b");
+    let mut b = later.take("/b");
     let calls = client.socket.write_calls();
     assert_eq!(fill(&mut b), 8, "the connection knows its client");
     client.socket.run();
@@ -350,7 +334,7 @@ fn a_client_that_takes_everything_gets_larger_windows() {
 fn a_client_that_stops_reading_gets_one_large_window_and_then_small_ones() {
     let (mut client, later) = streaming(None);
     client.send(get("/a"));
-    let mut a = take(&later, "/a");
+    let mut a = later.take("/a");
     assert_eq!(fill_windows(&mut client, &mut a), [4, 4, 8]);
     client.socket.set_room(Some(0));
     assert_eq!(fill(&mut a), 8);
@@ -381,10 +365,10 @@ fn a_client_that_stops_reading_gets_one_large_window_and_then_small_ones() {
 fn a_stream_for_head_sends_no_body() {
     let (mut client, later) = streaming(None);
     client.send("HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n".to_owned() + &get("/b"));
-    let mut stream = take(&later, "/a");
+    let mut stream = later.take("/a");
     stream.write("dropped");
     stream.finish_with_trailers([("Sum", "42")]);
-    take(&later, "/b").finish();
+    later.take("/b").finish();
     let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert_eq!(client.responses(), format!("{head}0\r\n\r\n"));
     assert!(client.is_open());
@@ -395,7 +379,7 @@ fn a_stream_for_head_sends_no_body() {
 fn trailers_are_left_out_without_chunks() {
     let (mut client, later) = streaming(Some(5));
     client.send(get("/a"));
-    let mut stream = take(&later, "/a");
+    let mut stream = later.take("/a");
     stream.write("hello");
     stream.finish_with_trailers([("Sum", "42")]);
     assert_eq!(client.responses(), "hello");
@@ -406,7 +390,7 @@ fn trailers_are_left_out_without_chunks() {
 fn a_stream_behind_another_response_has_a_limit_of_its_own() {
     let (mut client, later) = streaming(None);
     client.send(get("/a") + &get("/b"));
-    let (mut a, mut b) = (take(&later, "/a"), take(&later, "/b"));
+    let (mut a, mut b) = (later.take("/a"), later.take("/b"));
     let piece = vec![b'x'; 40_000];
     b.write(piece.clone());
     assert!(b.is_writable());
@@ -431,11 +415,10 @@ fn a_stream_behind_another_response_has_a_limit_of_its_own() {
 fn a_wait_for_room_fails_with_the_connection() {
     let (mut client, later) = streaming(None);
     client.send(get("/a") + &get("/b"));
-    let mut b = take(&later, "/b");
+    let mut b = later.take("/b");
     b.write(vec![0; 100_000]);
     let room = b.writable();
-    client.socket.close();
-    client.socket.run();
+    client.close();
     room.wait().unwrap_err();
     b.writable().wait().unwrap_err();
 }

@@ -1,6 +1,5 @@
 //! Changes of the protocol: upgrades and `CONNECT`.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,8 +8,8 @@ use tidegate_net::{
     DrainAnnounced, Draining, Handler, Inbound, InboundContext, InputShutdown, Nothing, UserEvent,
 };
 
-use super::{Client, closing, get, ok};
-use crate::server::{DeferredResponse, Request, Response, Switch};
+use super::{Client, Kept, closing, get, ok};
+use crate::server::{DeferredResponse, Limits, Request, Response, Switch};
 
 const ASK: &str = "GET /u HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: loud\r\n\r\n";
 const ACCEPTED: &str =
@@ -65,15 +64,15 @@ fn accept(request: Request<'_>, response: Response<'_>) {
     }
 }
 
-/// A client whose service defers responses to upgrades, and the responses.
-fn deferring() -> (Client, Arc<Mutex<Vec<DeferredResponse>>>) {
-    let held = Arc::new(Mutex::new(Vec::new()));
-    let of_service = Arc::clone(&held);
-    let client = Client::new(move |request, response| match request.upgrade() {
-        Some(_) => of_service.lock().unwrap().push(response.defer()),
-        None => response.body(request.path().to_owned()),
-    });
-    (client, held)
+/// A client of a service that keeps the responses to requests for an upgrade.
+fn deferring() -> (Client, Kept<DeferredResponse>) {
+    Client::keeping(Limits::default(), |request, response| {
+        if request.upgrade().is_some() {
+            return Some(response.defer());
+        }
+        response.body(request.path().to_owned());
+        None
+    })
 }
 
 #[test]
@@ -144,7 +143,7 @@ fn a_deferred_response_can_change_the_protocol() {
     assert_eq!(client.send(ASK.to_owned() + &get("/b")), "");
     assert_eq!(client.metrics().requests, 1, "the rest may not be HTTP");
     assert_eq!(client.send("!"), "");
-    let response = held.lock().unwrap().pop().unwrap();
+    let response = held.last();
     response.field("Upgrade", "loud").switch(loud);
     let tail = (get("/b") + "!").to_uppercase();
     assert_eq!(client.responses(), format!("{ACCEPTED}(added){tail}"));
@@ -155,21 +154,22 @@ fn a_deferred_response_can_change_the_protocol() {
 fn a_deferred_refusal_goes_on_with_http() {
     let (mut client, held) = deferring();
     client.send(ASK.to_owned() + &get("/b") + &get("/c"));
-    held.lock().unwrap().pop().unwrap().body("no");
+    held.last().body("no");
     assert_eq!(client.responses(), ok("no") + &ok("/b") + &ok("/c"));
     assert_eq!(client.send(get("/d")), ok("/d"));
 }
 
 #[test]
 fn a_change_waits_for_earlier_responses() {
-    let held = Arc::new(Mutex::new(Vec::new()));
-    let of_service = Arc::clone(&held);
-    let mut client = Client::new(move |request, response| match request.upgrade() {
-        Some(_) => response.field("Upgrade", "loud").switch(loud),
-        None => of_service.lock().unwrap().push(response.defer()),
+    let (mut client, held) = Client::keeping(Limits::default(), |request, response| {
+        if request.upgrade().is_none() {
+            return Some(response.defer());
+        }
+        response.field("Upgrade", "loud").switch(loud);
+        None
     });
     assert_eq!(client.send(get("/a") + ASK + "hello"), "");
-    held.lock().unwrap().pop().unwrap().body("first");
+    held.last().body("first");
     assert_eq!(
         client.responses(),
         format!("{}{ACCEPTED}(added)HELLO", ok("first"))
@@ -182,7 +182,7 @@ fn a_connection_that_ends_first_is_not_passed_on() {
     client.send(ASK);
     client.socket.channel().close();
     client.socket.run();
-    let response = held.lock().unwrap().pop().unwrap();
+    let response = held.last();
     assert!(response.is_closed());
     response
         .field("Upgrade", "loud")
@@ -197,7 +197,7 @@ fn a_client_that_ended_its_half_is_passed_on_with_its_end() {
     client.socket.end_input();
     assert_eq!(client.responses(), "");
     assert!(client.is_open());
-    let response = held.lock().unwrap().pop().unwrap();
+    let response = held.last();
     response.field("Upgrade", "loud").switch(loud);
     // The channel does not allow half-closure, so it ends.
     assert_eq!(client.responses(), format!("{ACCEPTED}(added)"));
@@ -210,7 +210,7 @@ fn a_client_that_ended_its_half_gets_a_refusal() {
     client.send(ASK.to_owned());
     client.socket.end_input();
     client.responses();
-    held.lock().unwrap().pop().unwrap().body("");
+    held.last().body("");
     assert_eq!(client.responses(), closing("200 OK"));
     assert!(!client.is_open());
 }
@@ -222,7 +222,7 @@ fn handlers_hear_of_a_drain_that_began_before() {
     client.socket.channel().fire_event(DrainAnnounced);
     client.socket.channel().fire_event(Draining);
     assert_eq!(client.responses(), "");
-    let response = held.lock().unwrap().pop().unwrap();
+    let response = held.last();
     response.field("Upgrade", "loud").switch(loud);
     let events = "(added)(announced)(draining)";
     assert_eq!(client.responses(), format!("{ACCEPTED}{events}"));
@@ -328,21 +328,19 @@ fn a_closure_that_panics_when_it_is_dropped_does_no_harm() {
             panic!("told to");
         }
     }
-    let held = Arc::new(Mutex::new(Vec::new()));
-    let of_service = Arc::clone(&held);
-    let mut client = Client::new(move |request, response| match request.upgrade() {
-        Some(_) => {
-            let bomb = Bomb;
-            response.field("Upgrade", "loud").switch(move |switch| {
-                let _bomb = bomb;
-                loud(switch)
-            });
+    let (mut client, _held) = Client::keeping(Limits::default(), |request, response| {
+        if request.upgrade().is_none() {
+            return Some(response.defer());
         }
-        None => of_service.lock().unwrap().push(response.defer()),
+        let bomb = Bomb;
+        response.field("Upgrade", "loud").switch(move |switch| {
+            let _bomb = bomb;
+            loud(switch)
+        });
+        None
     });
     client.send(get("/a") + ASK);
-    client.socket.close();
-    client.socket.run();
+    client.close();
     assert_eq!(client.metrics().connections, 0);
 }
 

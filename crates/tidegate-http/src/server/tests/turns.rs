@@ -1,40 +1,26 @@
 //! Pipelined requests with methods that are not safe: each one runs alone.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_net::{DrainAnnounced, Draining, Handler, Inbound, InboundContext, Nothing};
 
-use super::{Client, closing, get, ok};
+use tidegate_testkit::{Log, Rng};
+
+use super::{Client, Kept, closing, get, ok};
 use crate::server::{DeferredResponse, Limits, Request, Response};
 
 const UNSAFE: [&str; 7] = ["PUT", "DELETE", "POST", "PATCH", "PURGE", "get", "CONNECT"];
 
-/// What a service has got: the requests that it has not answered, oldest first.
-#[derive(Clone, Default)]
-struct Begun(Arc<Mutex<Vec<(String, DeferredResponse)>>>);
+type Begun = Kept<(String, DeferredResponse)>;
 
-impl Begun {
-    /// Defers the response, except for paths that begin with `/now`. Bodies are discarded.
-    fn respond(&self, request: Request<'_>, response: Response<'_>) {
-        let what = format!("{} {}", request.method(), request.path());
-        if request.path().starts_with("/now") {
-            return response.body(what);
-        }
-        self.0.lock().unwrap().push((what, response.defer()));
+/// Defers all responses but those to paths that begin with `/now`.
+fn defer(request: Request<'_>, response: Response<'_>) -> Option<(String, DeferredResponse)> {
+    let what = format!("{} {}", request.method(), request.path());
+    if request.path().starts_with("/now") {
+        response.body(what);
+        return None;
     }
-
-    /// Returns the requests that were begun and have no response.
-    fn running(&self) -> Vec<String> {
-        let begun = self.0.lock().unwrap();
-        begun.iter().map(|(what, _)| what.clone()).collect()
-    }
-
-    fn take(&self, what: &str) -> DeferredResponse {
-        let mut begun = self.0.lock().unwrap();
-        let at = begun.iter().position(|(one, _)| one == what).unwrap();
-        begun.remove(at).1
-    }
+    Some((what, response.defer()))
 }
 
 fn client() -> (Client, Begun) {
@@ -42,12 +28,7 @@ fn client() -> (Client, Begun) {
 }
 
 fn with_limits(limits: Limits) -> (Client, Begun) {
-    let begun = Begun::default();
-    let of_service = begun.clone();
-    let client = Client::with_limits(limits, move |request, response| {
-        of_service.respond(request, response);
-    });
-    (client, begun)
+    Client::keeping(limits, defer)
 }
 
 /// A request without a body.
@@ -68,13 +49,13 @@ fn a_request_that_is_not_safe_waits_for_all_earlier_ones() {
     for method in UNSAFE {
         let (mut client, begun) = client();
         client.send(get("/a") + &get("/b") + &get("/now") + &ask(method, "/c"));
-        assert_eq!(begun.running(), ["GET /a", "GET /b"], "{method}");
+        assert_eq!(begun.names(), ["GET /a", "GET /b"], "{method}");
         begun.take("GET /b").body("b");
         assert_eq!(client.responses(), "");
-        assert_eq!(begun.running(), ["GET /a"], "{method}");
+        assert_eq!(begun.names(), ["GET /a"], "{method}");
         begun.take("GET /a").body("a");
         assert_eq!(client.responses(), ok("a") + &ok("b") + &ok("GET /now"));
-        assert_eq!(begun.running().len(), 1, "{method}");
+        assert_eq!(begun.names().len(), 1, "{method}");
         assert_eq!(client.metrics().requests, 4);
     }
 }
@@ -84,14 +65,14 @@ fn no_request_begins_before_one_that_is_not_safe_has_ended() {
     for method in UNSAFE {
         let (mut client, begun) = client();
         client.send(ask(method, "/a") + &get("/b") + &get("/now") + &ask("PUT", "/c"));
-        let first = begun.running();
+        let first = begun.names();
         assert_eq!(first.len(), 1, "{method}");
         begun.take(&first[0]).status(404).body("a");
         assert!(client.responses().ends_with("\r\n\r\na"), "{method}");
-        assert_eq!(begun.running(), ["GET /b"], "{method}");
+        assert_eq!(begun.names(), ["GET /b"], "{method}");
         begun.take("GET /b").body("b");
         assert_eq!(client.responses(), ok("b") + &ok("GET /now"));
-        assert_eq!(begun.running(), ["PUT /c"], "{method}");
+        assert_eq!(begun.names(), ["PUT /c"], "{method}");
     }
 }
 
@@ -100,7 +81,7 @@ fn requests_of_safe_methods_run_beside_each_other() {
     let (mut client, begun) = client();
     let safe = ["GET", "HEAD", "OPTIONS", "TRACE"];
     client.send(safe.map(|method| ask(method, "/a")).concat());
-    assert_eq!(begun.running(), safe.map(|method| format!("{method} /a")));
+    assert_eq!(begun.names(), safe.map(|method| format!("{method} /a")));
     assert!(client.is_open());
 }
 
@@ -123,28 +104,27 @@ fn a_streamed_response_ends_with_its_body() {
         let mut stream = begun.take(what).stream();
         stream.write("piece");
         assert!(client.responses().ends_with("5\r\npiece\r\n"));
-        assert!(begun.running().is_empty(), "{what}");
+        assert!(begun.names().is_empty(), "{what}");
         stream.finish();
         assert_eq!(client.responses(), "0\r\n\r\n");
-        assert_eq!(begun.running(), [next]);
+        assert_eq!(begun.names(), [next]);
     }
 }
 
 #[test]
 fn bodies_wait_with_their_requests() {
-    let got: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (begun, gets) = (Begun::default(), Arc::clone(&got));
-    let of_service = begun.clone();
-    let mut client = Client::new(move |request, response| {
+    let got = Log::new();
+    let gets = got.clone();
+    let (mut client, begun) = Client::keeping(Limits::default(), move |request, response| {
         if request.path() != "/read" {
-            return of_service.respond(request, response);
+            return defer(request, response);
         }
-        let (gets, later) = (Arc::clone(&gets), response.defer());
+        let (gets, later) = (gets.clone(), response.defer());
         let whole = request.collect(100).map(move |body| {
-            let text = String::from_utf8_lossy(body).into_owned();
-            gets.lock().unwrap().push(text);
+            gets.push(String::from_utf8_lossy(body).into_owned());
         });
         whole.finally(move |_| later.body("read"));
+        None
     });
     let put = |path| format!("PUT {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
     let chunked = "POST /read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -153,16 +133,15 @@ fn bodies_wait_with_their_requests() {
     for at in 1..all.len() {
         client.send(all[..at].to_owned());
         client.send(all[at..].to_owned());
-        assert_eq!(begun.running(), ["GET /a"], "split at {at}");
+        assert_eq!(begun.names(), ["GET /a"], "split at {at}");
         begun.take("GET /a").body("");
         assert_eq!(client.responses(), ok("") + &ok("read"));
-        assert_eq!(begun.running(), ["PUT /unread"], "split at {at}");
+        assert_eq!(begun.names(), ["PUT /unread"], "split at {at}");
         begun.take("PUT /unread").body("");
         assert_eq!(client.responses(), ok("") + &ok("read") + &ok("PUT /now"));
         begun.take("GET /z").body("");
         assert_eq!(client.responses(), ok(""));
-        assert_eq!(*got.lock().unwrap(), ["hello", "hi"]);
-        got.lock().unwrap().clear();
+        assert_eq!(got.take(), ["hello", "hi"]);
     }
 }
 
@@ -179,11 +158,11 @@ fn what_follows_a_request_that_waits_stays_in_the_socket() {
                 client.send(get("/now"));
             }
             assert_eq!(client.metrics().received_bytes, before);
-            assert_eq!(begun.running(), [what.as_str()]);
+            assert_eq!(begun.names(), [what.as_str()]);
             begun.take(&what).body("");
             assert!(client.responses().starts_with(&ok("")));
         }
-        assert!(begun.running().is_empty());
+        assert!(begun.names().is_empty());
         assert_eq!(client.metrics().requests, 24);
     }
 }
@@ -193,32 +172,31 @@ fn an_empty_line_behind_a_request_that_runs_alone_does_not_stop_reading() {
     let (mut client, begun) = with_limits(Limits::default().half_close(false));
     let post = "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi\r\n";
     client.send(post);
-    assert_eq!(begun.running(), ["POST /a"]);
+    assert_eq!(begun.names(), ["POST /a"]);
     client.socket.end_input();
     assert!(begun.take("POST /a").is_closed());
 }
 
 #[test]
 fn a_client_that_waits_for_continue_gets_it_when_its_request_begins() {
-    let (begun, mut bodies) = (Begun::default(), Vec::new());
-    let kept: Arc<Mutex<Vec<_>>> = Arc::default();
-    let (of_service, keep) = (begun.clone(), Arc::clone(&kept));
-    let mut client = Client::new(move |request, response| {
+    let kept = Log::new();
+    let keep = kept.clone();
+    let (mut client, begun) = Client::keeping(Limits::default(), move |request, response| {
         if request.path() != "/read" {
-            return of_service.respond(request, response);
+            return defer(request, response);
         }
         let later = response.defer();
-        keep.lock().unwrap().push((request.collect(10), later));
+        keep.push((request.collect(10), later));
+        None
     });
     let expecting = "PUT /read HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\
                      Expect: 100-continue\r\n\r\n";
     assert_eq!(client.send(get("/a") + expecting), "");
-    assert!(kept.lock().unwrap().is_empty());
+    assert!(kept.is_empty());
     begun.take("GET /a").body("");
     assert_eq!(client.responses(), ok("") + "HTTP/1.1 100 Continue\r\n\r\n");
     client.send("hi");
-    bodies.append(&mut kept.lock().unwrap());
-    let (body, later) = bodies.remove(0);
+    let (body, later) = kept.take().remove(0);
     assert_eq!(body.wait().unwrap(), "hi");
     later.body("done");
     assert_eq!(client.responses(), ok("done"));
@@ -238,7 +216,7 @@ fn a_request_that_waits_is_not_begun_when_the_connection_is_gone() {
         assert!(first.is_closed(), "reset: {reset}");
         first.body("a");
         assert_eq!(client.responses(), "");
-        assert!(begun.running().is_empty(), "reset: {reset}");
+        assert!(begun.names().is_empty(), "reset: {reset}");
         assert_eq!(client.metrics().requests, 1);
     }
 }
@@ -257,10 +235,7 @@ fn a_client_that_leaves_is_seen_while_a_request_waits() {
         assert!(left.is_closed());
         left.body("a");
         assert_eq!(client.responses(), "");
-        assert!(
-            begun.running().is_empty(),
-            "nothing begins: {first} {second}"
-        );
+        assert!(begun.names().is_empty(), "nothing begins: {first} {second}");
         assert_eq!(client.metrics().requests, 1);
     }
 }
@@ -270,7 +245,7 @@ fn a_client_that_has_left_ends_what_still_runs() {
     let limits = Limits::default().half_close(false).max_outstanding(2);
     let (mut client, begun) = with_limits(limits);
     client.send(get("/a") + &get("/b") + &get("/c"));
-    assert_eq!(begun.running(), ["GET /a", "GET /b"]);
+    assert_eq!(begun.names(), ["GET /a", "GET /b"]);
     client.socket.end_input();
     assert!(!client.is_open());
     for what in ["GET /a", "GET /b"] {
@@ -279,21 +254,14 @@ fn a_client_that_has_left_ends_what_still_runs() {
         left.body("");
     }
     assert_eq!(client.responses(), "");
-    assert!(begun.running().is_empty());
+    assert!(begun.names().is_empty());
 }
 
 #[test]
 fn a_client_that_leaves_is_seen_while_its_body_is_not_taken() {
-    let kept: Arc<Mutex<Vec<_>>> = Arc::default();
-    let keep = Arc::clone(&kept);
-    let limits = Limits::default().half_close(false);
-    let mut client = Client::with_limits(limits, move |request, response| {
-        keep.lock()
-            .unwrap()
-            .push((request.into_body(), response.defer()));
-    });
+    let (mut client, kept) = Client::reading_within(Limits::default().half_close(false));
     client.send("PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
-    let (body, later) = kept.lock().unwrap().pop().unwrap();
+    let (body, later) = kept.last();
     // Nobody reads the body: a part of it stays in the socket.
     for _ in 0..20 {
         client.send("x".repeat(10_000));
@@ -314,7 +282,7 @@ fn a_request_that_waits_runs_after_the_client_has_ended_its_half() {
     client.send(get("/a") + &ask("PUT", "/b") + &ask("PUT", "/c"));
     client.socket.end_input();
     for (what, expected) in [("GET /a", ok("")), ("PUT /b", ok("")), ("PUT /c", last(""))] {
-        assert_eq!(begun.running(), [what]);
+        assert_eq!(begun.names(), [what]);
         begun.take(what).body("");
         assert_eq!(client.responses(), expected);
     }
@@ -336,7 +304,7 @@ fn a_drain_does_not_begin_a_request_that_waits() {
             client.socket.run();
             begun.take(&format!("{first} /a")).body("a");
             assert_eq!(client.responses(), last("a"), "{how} {first} {second}");
-            assert!(begun.running().is_empty(), "{how} {first} {second}");
+            assert!(begun.names().is_empty(), "{how} {first} {second}");
             assert!(client.is_lingering());
             client.socket.end_input();
             assert!(!client.is_open());
@@ -363,10 +331,10 @@ impl Inbound for Loud {
 fn a_change_of_the_protocol_waits_and_gets_what_follows() {
     let (mut client, begun) = client();
     client.send(get("/a") + &ask("CONNECT", "") + "tunnel");
-    assert_eq!(begun.running(), ["GET /a"]);
+    assert_eq!(begun.names(), ["GET /a"]);
     begun.take("GET /a").body("a");
     assert_eq!(client.responses(), ok("a"));
-    let tunnel = begun.take(&begun.running()[0]);
+    let tunnel = begun.take(&begun.names()[0]);
     tunnel.switch(|switch| switch.add("loud", Handler::inbound(Loud)));
     assert_eq!(client.responses(), "HTTP/1.1 200 OK\r\n\r\nTUNNEL");
 }
@@ -379,13 +347,13 @@ fn a_refused_change_of_the_protocol_ends_with_its_body() {
     for first in [ask("CONNECT", ""), upgrade("POST"), upgrade("GET")] {
         let (mut client, begun) = client();
         client.send(first.clone() + &get("/b") + &ask("PUT", "/c"));
-        let mut stream = begun.take(&begun.running()[0]).status(403).stream();
+        let mut stream = begun.take(&begun.names()[0]).status(403).stream();
         stream.write("no");
         assert!(client.responses().ends_with("2\r\nno\r\n"), "{first}");
-        assert!(begun.running().is_empty(), "{first}");
+        assert!(begun.names().is_empty(), "{first}");
         stream.finish();
         assert_eq!(client.responses(), "0\r\n\r\n");
-        assert_eq!(begun.running(), ["GET /b"], "{first}");
+        assert_eq!(begun.names(), ["GET /b"], "{first}");
     }
 }
 
@@ -395,7 +363,7 @@ fn an_error_before_a_request_that_waits_ends_the_connection() {
     client.send(get("/a") + &ask("PUT", "/b"));
     drop(begun.take("GET /a"));
     assert_eq!(client.responses(), closing("500 Internal Server Error"));
-    assert!(begun.running().is_empty());
+    assert!(begun.names().is_empty());
     assert!(client.is_lingering());
 }
 
@@ -436,10 +404,10 @@ fn a_late_response_leaves_what_waits_behind_it_alone() {
     client.send(get("/a") + &ask("PUT", "/b"));
     let sent = client.pass(Duration::from_secs(301));
     assert_eq!(sent, closing("503 Service Unavailable"));
-    assert_eq!(begun.running(), ["GET /a"]);
+    assert_eq!(begun.names(), ["GET /a"]);
     begun.take("GET /a").body("");
     assert_eq!(client.responses(), "");
-    assert!(begun.running().is_empty());
+    assert!(begun.names().is_empty());
 }
 
 #[test]
@@ -449,31 +417,21 @@ fn responses_that_the_client_does_not_take_hold_the_next_request_back() {
     client.send(get("/a") + &ask("PUT", "/b"));
     begun.take("GET /a").body("x".repeat(1 << 20));
     assert_eq!(client.responses(), "");
-    assert!(begun.running().is_empty());
+    assert!(begun.names().is_empty());
     client.socket.set_room(None);
     assert_eq!(client.responses(), ok(&"x".repeat(1 << 20)));
-    assert_eq!(begun.running(), ["PUT /b"]);
-}
-
-/// A small generator of numbers that look random.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1);
-        (self.0 >> 33) as usize % end
-    }
+    assert_eq!(begun.names(), ["PUT /b"]);
 }
 
 #[test]
 fn any_mix_of_methods_runs_in_order_and_nothing_beside_an_unsafe_one() {
     for seed in 0..300 {
-        let mut numbers = Numbers(seed);
+        let mut rng = Rng::new(seed);
         let methods = ["GET", "GET", "HEAD", "PUT", "POST"];
         let asked: Vec<_> = (0..30)
             .map(|n| {
-                let now = ["", "now"][numbers.below(4) / 3];
-                (methods[numbers.below(5)], format!("/{now}{n}"))
+                let now = ["", "now"][rng.index(4) / 3];
+                (methods[rng.index(5)], format!("/{now}{n}"))
             })
             .collect();
         let bytes: String = asked
@@ -482,11 +440,11 @@ fn any_mix_of_methods_runs_in_order_and_nothing_beside_an_unsafe_one() {
             .collect();
         let (mut client, begun) = client();
         let (mut rest, mut seen, mut sent) = (&bytes[..], Vec::new(), String::new());
-        while !rest.is_empty() || !begun.running().is_empty() {
-            let piece = numbers.below(rest.len().min(200) + 1);
+        while !rest.is_empty() || !begun.names().is_empty() {
+            let piece = rng.index(rest.len().min(200) + 1);
             sent += &client.send(rest[..piece].to_owned());
             rest = &rest[piece..];
-            let running = begun.running();
+            let running = begun.names();
             let alone = running.iter().any(|what| what.starts_with('P'));
             assert!(!alone || running.len() == 1, "{seed}: {running:?}");
             for what in &running {
@@ -494,8 +452,8 @@ fn any_mix_of_methods_runs_in_order_and_nothing_beside_an_unsafe_one() {
                     seen.push(what.clone());
                 }
             }
-            if !running.is_empty() && numbers.below(2) == 0 {
-                let one = &running[numbers.below(running.len())];
+            if !running.is_empty() && rng.index(2) == 0 {
+                let one = &running[rng.index(running.len())];
                 begun.take(one).body(one.clone());
                 sent += &client.responses();
             }
