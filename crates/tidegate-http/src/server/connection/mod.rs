@@ -459,11 +459,7 @@ impl<S: Service> Connection<S> {
                     self.tally.sent(out.len() - start);
                 }
                 self.take_turn(head.method().is_safe());
-                let asked = Asked {
-                    to,
-                    began,
-                    expects_continue,
-                };
+                let asked = Asked::new(to, began, expects_continue);
                 self.enqueue(served, apart, direct, status, asked);
                 self.pump(wire);
             }

@@ -21,10 +21,20 @@ const LONGEST_SHOWN: usize = 100;
 /// What the response to a request depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
-    pub(super) to: ReplyTo,
+    to: ReplyTo,
     /// When the request began.
-    pub(super) began: u64,
-    pub(super) expects_continue: bool,
+    began: u64,
+    expects_continue: bool,
+}
+
+impl Asked {
+    pub(super) fn new(to: ReplyTo, began: u64, expects_continue: bool) -> Self {
+        Self {
+            to,
+            began,
+            expects_continue,
+        }
+    }
 }
 
 impl<S: Service> Connection<S> {
