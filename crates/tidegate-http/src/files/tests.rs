@@ -544,36 +544,6 @@ fn who_asks_is_told_the_status_and_the_length() {
 }
 
 #[test]
-fn pipelined_requests_get_their_files_in_order() {
-    let dir = TestDir::new();
-    let mut client = dir.client();
-    let paths = [
-        "/a.txt",
-        "/missing",
-        "/sub/",
-        "/a.txt",
-        "/empty.css",
-        "/sub",
-    ];
-    let requests = paths.map(|path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-    let mut text = client.send(requests.concat());
-    until_some("the last response has come", || {
-        text.push_str(&client.responses());
-        text.contains(" 301 ").then_some(())
-    });
-    let statuses = text.split("HTTP/1.1 ").skip(1).map(|one| &one[..3]);
-    assert_eq!(
-        statuses.collect::<Vec<_>>(),
-        ["200", "404", "200", "200", "200", "301"]
-    );
-    let bodies = ["0123456789", "not found\n", "sub home", "0123456789"];
-    let mut rest = text.as_str();
-    for body in bodies {
-        rest = rest.split_once(&format!("\r\n\r\n{body}")).unwrap().1;
-    }
-}
-
-#[test]
 fn settings_are_used_and_mistakes_in_them_are_error_values() {
     let dir = TestDir::new();
     let files = dir.files().index("a.txt").cache_control("max-age=60");

@@ -129,15 +129,6 @@ fn a_body_that_ends_early_or_breaks_the_rules_is_an_error() {
 }
 
 #[test]
-fn a_body_without_a_length_ends_with_the_connection() {
-    let (upstream, client) = (Upstream::new(), client());
-    let (call, mut peer) = upstream.call(&client);
-    peer.respond("HTTP/1.1 200 OK\r\n\r\nall of it");
-    drop(peer);
-    assert_eq!(text(call), "all of it");
-}
-
-#[test]
 fn idle_connections_end_with_the_last_client_and_calls_go_on() {
     let group = group(1);
     let (upstream, client) = (Upstream::new(), Client::builder(&group).build());

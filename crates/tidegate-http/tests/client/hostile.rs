@@ -128,17 +128,6 @@ fn a_server_that_speaks_first_is_not_understood() {
 }
 
 #[test]
-fn a_response_in_single_bytes_is_understood() {
-    let (upstream, client) = (Upstream::new(), client());
-    let (call, mut peer) = upstream.call(&client);
-    peer.0.set_nodelay(true).unwrap();
-    for byte in chunked("2;a=b\r\nok\r\n0\r\nx: y\r\n\r\n").bytes() {
-        peer.0.write_all(&[byte]).unwrap();
-    }
-    assert_eq!(text(call), "ok");
-}
-
-#[test]
 fn errors_before_the_connection_name_the_host_and_that_nothing_was_sent() {
     let unknown = builder()
         .resolver(|_, _| Completion::failed(Failure::new(std::io::Error::other("no such name"))))

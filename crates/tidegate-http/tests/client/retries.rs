@@ -6,17 +6,6 @@ use tidegate_testkit::until;
 use crate::*;
 
 #[test]
-fn a_connection_is_used_again() {
-    let (upstream, client) = (Upstream::new(), client());
-    let mut peer = upstream.warm(&client);
-    for _ in 0..3 {
-        let call = client.get(upstream.url("/next")).send();
-        assert!(peer.request().starts_with("GET /next"));
-        peer.finish(call);
-    }
-}
-
-#[test]
 fn a_get_survives_a_server_that_closes_an_idle_connection_at_any_point() {
     let (upstream, client) = (Upstream::new(), client());
     let length = format!(
@@ -115,21 +104,6 @@ fn a_response_that_was_begun_is_not_repeated() {
     drop(peer);
     let why = error(call);
     assert!(why.is_closed() && !why.is_safe_to_retry(), "{why}");
-}
-
-#[test]
-fn a_second_response_is_never_delivered() {
-    let (upstream, client) = (Upstream::new(), client());
-    let call = client.get(upstream.url("/one")).send();
-    let mut peer = upstream.accept_request();
-    peer.respond(&format!(
-        "{OK}HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
-    ));
-    assert_eq!(text(call), "ok");
-    let call = client.get(upstream.url("/two")).send();
-    let mut next = upstream.accept();
-    next.serve(call);
-    peer.wait_closed();
 }
 
 #[test]

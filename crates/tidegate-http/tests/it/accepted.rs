@@ -141,62 +141,45 @@ fn all_methods_are_tokens() {
 #[test]
 fn targets_of_each_form() {
     use TargetForm::{Absolute, Asterisk, Authority, Origin};
+    // The form, a target, its path and its query.
     let rows = [
-        ("GET", "/", "h", Origin, "/", None, "h"),
+        (Origin, "/", "/", None),
+        (Origin, "/a%20b/../c//d;p=1", "/a%20b/../c//d;p=1", None),
+        (Origin, "/a?x=[1]&y=?", "/a", Some("x=[1]&y=?")),
         (
-            "GET",
-            "/a%20b/../c//d;p=1?x=[1]&y=?",
-            "h",
             Origin,
-            "/a%20b/../c//d;p=1",
-            Some("x=[1]&y=?"),
-            "h",
-        ),
-        (
-            "GET",
             "/a|b^{c}?d=|^`{e}\\?/",
-            "h",
-            Origin,
             "/a|b^{c}",
             Some("d=|^`{e}\\?/"),
-            "h",
         ),
+        (Origin, "/?", "/", Some("")),
+        (Absolute, "http://h/|?{a}", "/|", Some("{a}")),
+        (Absolute, "http://h/a?b", "/a", Some("b")),
+        (Asterisk, "*", "*", None),
+    ];
+    let rows = rows.map(|(form, target, path, query)| (form, target, "h", path, query, "h"));
+    // The `Host` stands before the path, and the authority behind the query.
+    let others = [
+        (Origin, "//x/y", "h:1", "//x/y", None, "h:1"),
+        (Absolute, "http://h", "H", "/", None, "h"),
+        (Absolute, "HTTP://h:80?q", "h", "/", Some("q"), "h:80"),
         (
-            "GET",
-            "http://h/|?{a}",
-            "h",
             Absolute,
-            "/|",
-            Some("{a}"),
-            "h",
-        ),
-        ("GET", "//x/y", "h:1", Origin, "//x/y", None, "h:1"),
-        ("GET", "/?", "h", Origin, "/", Some(""), "h"),
-        ("GET", "http://h/a?b", "h", Absolute, "/a", Some("b"), "h"),
-        ("GET", "http://h", "H", Absolute, "/", None, "h"),
-        (
-            "GET",
-            "HTTP://h:80?q",
-            "h",
-            Absolute,
-            "/",
-            Some("q"),
-            "h:80",
-        ),
-        (
-            "GET",
             "https://[::1]:443/",
             "[::1]",
-            Absolute,
             "/",
             None,
             "[::1]:443",
         ),
-        ("OPTIONS", "*", "h", Asterisk, "*", None, "h"),
-        ("CONNECT", "h:443", "h", Authority, "", None, "h:443"),
-        ("CONNECT", "h:443", "h:443", Authority, "", None, "h:443"),
+        (Authority, "h:443", "h", "", None, "h:443"),
+        (Authority, "h:443", "h:443", "", None, "h:443"),
     ];
-    for (method, target, host, form, path, query, authority) in rows {
+    for (form, target, host, path, query, authority) in rows.into_iter().chain(others) {
+        let method = match form {
+            Asterisk => "OPTIONS",
+            Authority => "CONNECT",
+            Origin | Absolute => "GET",
+        };
         let message = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         read(message.as_bytes());
         with_head(&message, |head| {

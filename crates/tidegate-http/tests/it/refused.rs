@@ -349,11 +349,8 @@ fn field_lines() {
     refused("GET / HTTP/1.1\r\n Host: a\r\n\r\n", Refuse::FoldedLine);
     refused_fields(b"X Y: a\r\n", Refuse::FieldName);
     for byte in b"\"(),/;<=>?@[\\]{}\x80\xff" {
-        refused_fields(
-            &[b"X", &[*byte][..], b": a\r\n"].concat(),
-            Refuse::FieldName,
-        );
-        refused_fields(&[&[*byte][..], b"X: a\r\n"].concat(), Refuse::FieldName);
+        refused_fields([b"X", &[*byte][..], b": a\r\n"].concat(), Refuse::FieldName);
+        refused_fields([&[*byte][..], b"X: a\r\n"].concat(), Refuse::FieldName);
     }
 }
 
@@ -419,7 +416,7 @@ fn the_end_of_the_input_inside_a_message() {
     ] {
         let whole = format!("{post}{rest}");
         for end in 1..whole.len() {
-            let events = requests([whole[..end].as_bytes()]);
+            let events = requests([&whole.as_bytes()[..end]]);
             let refused = Event::Refused(Refuse::UnexpectedEnd);
             assert_eq!(events.last(), Some(&refused), "{end}");
         }

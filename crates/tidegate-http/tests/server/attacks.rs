@@ -4,12 +4,10 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use tidegate_http::{
-    Body, DeferredResponse, HttpServer, Limits, Request, Response, ResponseStream, serve,
-};
+use tidegate_http::{HttpServer, Limits, Request, Response, serve};
 use tidegate_net::pinned;
 use tidegate_pool::WorkerPool;
-use tidegate_testkit::{Gate, Log, until, until_some};
+use tidegate_testkit::{Gate, Log, until};
 
 use super::leaves::in_one_turn;
 use super::{Client, get, start, start_on};
@@ -87,66 +85,6 @@ fn a_service_drains_its_own_server() {
         assert_eq!(idle.rest(), "");
         server.closed().wait().unwrap();
     }
-}
-
-#[test]
-fn deferred_responses_are_dropped_and_completed_after_their_connection_has_ended() {
-    let kept: Arc<Mutex<Vec<DeferredResponse>>> = Arc::default();
-    let streams: Arc<Mutex<Vec<(ResponseStream, Body)>>> = Arc::default();
-    let (keep, keep_streams) = (Arc::clone(&kept), Arc::clone(&streams));
-    let server = start(move |request, response| match request.path() {
-        "/stream" => {
-            let stream = response.stream();
-            keep_streams
-                .lock()
-                .unwrap()
-                .push((stream, request.into_body()));
-        }
-        _ => keep.lock().unwrap().push(response.defer()),
-    });
-    for _ in 0..8 {
-        let mut client = Client::of(&server);
-        client.send(
-            get("/a")
-                + &get("/b")
-                + "GET /stream HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1",
-        );
-    }
-    until("all are there", || streams.lock().unwrap().len() == 8);
-    until("all are closed", || server.metrics().connections == 0);
-    let held = Arc::clone(&kept);
-    let (kept, streams) = (
-        std::mem::take(&mut *kept.lock().unwrap()),
-        std::mem::take(&mut *streams.lock().unwrap()),
-    );
-    std::thread::scope(|scope| {
-        for (n, late) in kept.into_iter().enumerate() {
-            scope.spawn(move || {
-                late.closed().wait().unwrap();
-                match n % 3 {
-                    0 => drop(late),
-                    1 => late.body("late"),
-                    _ => late.stream().write("late"),
-                }
-            });
-        }
-        for (mut stream, body) in streams {
-            scope.spawn(move || {
-                assert!(stream.is_closed());
-                stream.write("late");
-                drop(body);
-                stream.finish();
-            });
-        }
-    });
-    // The loop is alive.
-    let mut client = Client::of(&server);
-    client.send(get("/c"));
-    let response = until_some("it is served", || held.lock().unwrap().pop());
-    response.body("alive");
-    assert_eq!(client.response(), (200, "alive".to_owned()));
-    assert_eq!(server.metrics().dropped_responses, 0);
-    server.drain(Duration::from_secs(3600)).wait().unwrap();
 }
 
 #[test]

@@ -215,11 +215,13 @@ pub(crate) fn response(status: u16, steps: impl IntoIterator<Item = Step>) -> Re
         .unwrap()
 }
 
+type Answered<E> = Ready<Result<Response<Script>, E>>;
+
 /// A service that responds to each request with this status and these steps.
 pub(crate) fn responds<E>(
     status: u16,
     steps: impl Fn() -> Vec<Step> + Clone,
-) -> ServiceFn<impl Fn(Request<()>) -> Ready<Result<Response<Script>, E>> + Clone> {
+) -> ServiceFn<impl Fn(Request<()>) -> Answered<E> + Clone> {
     service_fn(move |_| ready(Ok(response(status, steps()))))
 }
 

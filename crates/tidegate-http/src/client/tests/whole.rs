@@ -91,6 +91,13 @@ fn received<R: ExchangeHandler>(receiver: R, method: Method<'static>, segments: 
     !pool.take_idle().is_empty()
 }
 
+fn logging(log: &Log<String>) -> Logs {
+    Logs {
+        log: log.clone(),
+        flow: Flow::More,
+    }
+}
+
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
 
 #[test]
@@ -125,19 +132,12 @@ fn a_response_that_comes_at_once_is_taken_at_once() {
     ];
     for (segments, delivered, kept) in rows {
         let log = Log::new();
-        let flow = Flow::More;
-        let logs = Logs {
-            log: log.clone(),
-            flow,
-        };
+        let logs = logging(&log);
         let is_kept = received(Wholes(logs), Method::Get, segments);
         assert_eq!(log.take(), delivered, "{segments:?}");
         assert_eq!(is_kept, kept, "{segments:?}");
         // By default it is the head, and then the body.
-        let logs = Logs {
-            log: log.clone(),
-            flow,
-        };
+        let logs = logging(&log);
         received(Plain(logs), Method::Get, segments);
         let plain: Vec<String> = delivered
             .iter()
@@ -153,10 +153,7 @@ fn a_response_that_comes_at_once_is_taken_at_once() {
 #[test]
 fn the_response_to_a_head_request_is_never_taken_with_a_body() {
     let log = Log::new();
-    let logs = Logs {
-        log: log.clone(),
-        flow: Flow::More,
-    };
+    let logs = logging(&log);
     let is_kept = received(Wholes(logs), Method::Head, &[&format!("{HEAD}hello")]);
     assert_eq!(log.take(), ["200 Empty", "end"]);
     assert!(!is_kept, "what follows is no body");

@@ -6,8 +6,6 @@ use bytes::Bytes;
 use super::{Client, Kept, get, ok};
 use crate::server::{Body, DeferredResponse, Limits};
 
-/// What the service of [`client`] has kept.
-
 /// How many bytes of a body are discarded.
 const DISCARDED: usize = 64 * 1024;
 

@@ -163,16 +163,22 @@ fn connection_close_of_the_client_ends_the_connection() {
 
 #[test]
 fn a_client_that_goes_on_sending_does_not_prolong_the_end() {
-    let mut client = Client::new(|_, response| response.field("Connection", "close").body(""));
-    assert_eq!(client.send(get("/a") + &get("/b")), closing("200 OK"));
-    for _ in 0..3 {
-        client.pass(Duration::from_millis(900));
-        client.socket.receive("x");
-        client.socket.run();
+    let refused = "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".to_owned();
+    for (message, status, requests) in [
+        (get("/a") + &get("/b"), "200 OK", 1),
+        (refused, "400 Bad Request", 0),
+    ] {
+        let mut client = Client::new(|_, response| response.field("Connection", "close").body(""));
+        assert_eq!(client.send(message), closing(status));
+        for _ in 0..3 {
+            client.pass(Duration::from_millis(900));
+            client.socket.receive("x");
+            client.socket.run();
+        }
+        assert!(!client.is_open(), "{status}");
+        assert_eq!(client.metrics().connections, 0);
+        assert_eq!(client.metrics().requests, requests);
     }
-    assert!(!client.is_open());
-    assert_eq!(client.metrics().connections, 0);
-    assert_eq!(client.metrics().requests, 1);
 }
 
 #[test]

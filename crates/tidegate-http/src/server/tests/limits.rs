@@ -224,18 +224,6 @@ fn requests_behind_a_response_that_is_taken_slowly_are_no_slow_heads() {
 }
 
 #[test]
-fn a_refused_client_that_goes_on_sending_is_cut_in_time() {
-    let mut client = Client::new(echo);
-    client.send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
-    for _ in 0..3 {
-        client.pass(Duration::from_millis(900));
-        client.socket.receive("x");
-        client.socket.run();
-    }
-    assert!(!client.is_open());
-}
-
-#[test]
 fn the_last_response_is_sent_to_its_end_however_long_that_takes() {
     let close = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     let unread = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nx";

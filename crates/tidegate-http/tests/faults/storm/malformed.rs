@@ -9,7 +9,7 @@ use tidegate_testkit::Rng;
 pub(super) const POISON: &str = "poison";
 
 /// Requests that are refused for their heads, and the status of the refusal.
-const HEADS: [(u16, &str); 31] = [
+const HEADS: [(u16, &str); 20] = [
     (400, "GET /x HTTP/1.1\nHost: a\n\n"),
     (400, "\r\n\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n"),
     (400, "GET /x<y HTTP/1.1\r\nHost: a\r\n\r\n"),
@@ -31,52 +31,26 @@ const HEADS: [(u16, &str); 31] = [
     (400, "GET /x HTTP/1.1\r\nHost: a\r\nA b: c\r\n\r\n"),
     (
         400,
-        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nhello",
-    ),
-    (
-        400,
-        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n",
-    ),
-    (
-        400,
-        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\nhello",
-    ),
-    (
-        400,
-        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0x5\r\n\r\nhello",
-    ),
-    (
-        400,
-        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 05\r\n\r\nhello",
-    ),
-    (
-        400,
-        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello",
-    ),
-    (
-        400,
-        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 9223372036854775808\r\n\r\n",
-    ),
-    (
-        400,
-        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    ),
-    (
-        400,
-        "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n",
-    ),
-    (
-        400,
-        "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
-    ),
-    (
-        400,
         "POST /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     ),
+];
+
+/// The same, behind `POST` and `Host`.
+const FRAMINGS: [(u16, &str); 11] = [
+    (400, "Content-Length: +5\r\n\r\nhello"),
+    (400, "Content-Length:\r\n\r\n"),
+    (400, "Content-Length: 5, 5\r\n\r\nhello"),
+    (400, "Content-Length: 0x5\r\n\r\nhello"),
+    (400, "Content-Length: 05\r\n\r\nhello"),
+    (400, "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello"),
+    (400, "Content-Length: 9223372036854775808\r\n\r\n"),
     (
-        501,
-        "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        400,
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     ),
+    (400, "Transfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n"),
+    (400, "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n"),
+    (501, "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
 ];
 
 /// Chunked bodies that are refused. Each is the whole rest of what can be parsed.
@@ -94,7 +68,14 @@ const BODIES: [&str; 9] = [
 
 /// Writes a request that is refused for its head. Returns the status of the refusal.
 pub(super) fn write_head(bytes: &mut Vec<u8>, rng: &mut Rng) -> u16 {
-    let (status, request) = HEADS[rng.index(HEADS.len())];
+    let at = rng.index(HEADS.len() + FRAMINGS.len());
+    let (status, request) = match HEADS.get(at) {
+        Some(head) => *head,
+        None => {
+            bytes.extend_from_slice(b"POST /x HTTP/1.1\r\nHost: a\r\n");
+            FRAMINGS[at - HEADS.len()]
+        }
+    };
     bytes.extend_from_slice(request.as_bytes());
     status
 }
