@@ -10,7 +10,6 @@ use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use crate::ordered::SharedWithViews;
 use crate::pool::queue::Job;
-use crate::pool::raw::Dispatch;
 use crate::schedule::{ScheduleTarget, TaskTimer};
 
 use super::lanes::Lane;
@@ -49,29 +48,15 @@ impl Executor for Shared {
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
         // A task could not give the signal back if it were refused. So check first, and hold the
         // lock so that the result stays valid.
-        let mut turn = self.dispatcher.turn();
+        let turn = self.dispatcher.turn();
         if turn.is_closed() && turn.threads() == 0 {
             return Err(Rejected::new(signal, RejectReason::Closed));
         }
-        let task = PlainTask::non_blocking(move || signal.deliver());
-        turn.counts.accepted += 1;
-        let mut job = Job::internal(task);
+        let mut job = Job::internal(PlainTask::non_blocking(move || signal.deliver()));
         self.stamp(&mut job);
-        match turn.place(job, true, Lane::Internal.is_urgent()) {
-            Dispatch::Handed(wake) => {
-                turn.counts.wakeups += u64::from(wake.is_asleep());
-                self.end_turn(turn, || drop(wake));
-            }
-            Dispatch::Queue(job) | Dispatch::Full(job) => {
-                turn.push(Lane::Internal, job);
-                self.end_turn(turn, || ());
-            }
-            Dispatch::Start(job) => {
-                // If no thread can be started, the job is dropped, which delivers the signal as
-                // orphaned. So a signal is never lost.
-                drop(self.start(turn, job, Lane::Internal));
-            }
-        }
+        // If no thread can be started, the job is dropped, which delivers the signal as orphaned. So
+        // a signal is never lost.
+        drop(self.offer_in(turn, job, Lane::Internal, true));
         Ok(())
     }
 

@@ -15,13 +15,40 @@ impl Shared {
     #[inline]
     pub(super) fn offer(&self, mut job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
         self.stamp(&mut job);
-        let mut turn = self.dispatcher.turn();
+        let turn = self.dispatcher.turn();
         // As long as a worker thread exists, tasks of the runtime itself can still run.
         if turn.is_closed() && (lane == Lane::User || turn.threads() == 0) {
             return Err(Rejected::new(job, RejectReason::Closed));
         }
+        self.offer_in(turn, job, lane, false)
+    }
+
+    /// Gives a user job to a thread or queues it, for a caller that must not wait and must not run
+    /// user code: no policy applies to a job that is refused.
+    pub(super) fn offer_plainly(&self, mut job: Job) -> Result<(), Rejected<Job>> {
+        self.stamp(&mut job);
+        let turn = self.dispatcher.turn();
+        if turn.is_closed() {
+            return Err(Rejected::new(job, RejectReason::Closed));
+        }
+        self.offer_in(turn, job, Lane::User, true).map(drop)
+    }
+
+    /// Gives a job to a thread or queues it, within a turn. If `plainly`, the caller neither waits
+    /// for a worker nor displaces a job.
+    #[inline(always)]
+    pub(super) fn offer_in(
+        &self,
+        mut turn: PoolDispatchGuard<'_>,
+        job: Job,
+        lane: Lane,
+        plainly: bool,
+    ) -> Result<Option<JobKey>, Rejected<Job>> {
         let has_room = turn.has_room(lane);
-        if has_room && let Some(spins) = turn.may_defer_wake() {
+        if has_room
+            && !plainly
+            && let Some(spins) = turn.may_defer_wake()
+        {
             let key = turn.push(lane, job);
             turn.counts.accepted += 1;
             turn.defer_wake();
@@ -45,36 +72,9 @@ impl Shared {
                 turn.counts.accepted += 1;
                 self.start(turn, job, lane)
             }
+            Dispatch::Full(job) if plainly => Err(Rejected::new(job, RejectReason::Full)),
             Dispatch::Full(job) => self.offer_by_force(turn, job),
         }
-    }
-
-    /// Gives a user job to a thread or queues it, for a caller that must not wait and must not run
-    /// user code: no policy applies to a job that is refused.
-    pub(super) fn offer_plainly(&self, mut job: Job) -> Result<(), Rejected<Job>> {
-        self.stamp(&mut job);
-        let mut turn = self.dispatcher.turn();
-        if turn.is_closed() {
-            return Err(Rejected::new(job, RejectReason::Closed));
-        }
-        let has_room = turn.has_room(Lane::User);
-        let placed = turn.place(job, has_room, Lane::User.is_urgent());
-        if let Dispatch::Full(job) = placed {
-            return Err(Rejected::new(job, RejectReason::Full));
-        }
-        turn.counts.accepted += 1;
-        match placed {
-            Dispatch::Handed(wake) => {
-                turn.counts.wakeups += u64::from(wake.is_asleep());
-                self.end_turn(turn, || drop(wake));
-            }
-            Dispatch::Queue(job) | Dispatch::Full(job) => {
-                turn.push(Lane::User, job);
-                self.end_turn(turn, || ());
-            }
-            Dispatch::Start(job) => return self.start(turn, job, Lane::User).map(drop),
-        }
-        Ok(())
     }
 
     /// Records when the job arrived, if times are measured.
