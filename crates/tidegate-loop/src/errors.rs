@@ -133,11 +133,6 @@ pub enum BuildError {
     Driver(io::Error),
     /// The pool does not have enough threads for the event loops.
     NoThreads(ThreadBudgetError),
-    /// The strategy of a roaming loop could not be built.
-    Strategy {
-        /// What happened.
-        fault: String,
-    },
 }
 
 impl fmt::Display for BuildError {
@@ -158,10 +153,6 @@ impl fmt::Display for BuildError {
             Self::Driver(_) => f.write_str("the loop's driver could not be created"),
             Self::NoThreads(_) => f.write_str(
                 "the pool is too small for the loops; raise its `max` or use fewer loops",
-            ),
-            Self::Strategy { fault } => write!(
-                f,
-                "the loop's strategy was not built: {fault}; mend it or use another strategy"
             ),
         }
     }

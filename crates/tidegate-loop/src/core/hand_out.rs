@@ -192,7 +192,6 @@ fn counted(shared: &Arc<Shared>, task: Task) -> Task {
     };
     let run = move || {
         one.ran = true;
-        one.shared.handed_out.start();
         // The event loop reports the panic, on whichever thread the task runs.
         if let Err(panic) = run_task_of(one.shared.id, || contain(|| task.run())) {
             report_panic(&one.shared, name, panic);
@@ -217,7 +216,7 @@ impl Drop for HandedOutGuard {
         if !self.ran {
             report_drop(&self.shared, self.name);
         }
-        if self.shared.handed_out.end(self.ran) {
+        if self.shared.handed_out.end() {
             self.shared.mailbox.waker.wake();
         }
     }

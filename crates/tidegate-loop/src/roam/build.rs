@@ -20,7 +20,7 @@ impl EventLoopBuilder {
     /// # Errors
     ///
     /// As for [`EventLoopBuilder::build`], and [`BuildError::NoThreads`] if the pool has no thread
-    /// that the event loop can keep, or [`BuildError::Strategy`] if the strategy could not be built.
+    /// that the event loop can keep.
     pub fn build_roaming(self, config: &RoamingConfig) -> Result<EventLoop<Roaming>, BuildError> {
         self.build_roaming_with_driver(ParkDriver::new(), config)
     }
@@ -49,8 +49,7 @@ impl EventLoopGroupBuilder {
     ///
     /// # Errors
     ///
-    /// As for [`EventLoopGroupBuilder::build`], [`BuildError::NoThreads`] and
-    /// [`BuildError::Strategy`].
+    /// As for [`EventLoopGroupBuilder::build`], and [`BuildError::NoThreads`].
     pub fn build_roaming(
         self,
         config: &RoamingConfig,

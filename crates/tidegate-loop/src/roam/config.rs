@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::internal::contain;
 use tidegate_pool::TryExecutor;
 use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
 
@@ -75,8 +74,7 @@ impl RoamingConfig {
     /// | [`ExecuteProduceConsume`](tidegate_pool::strategy::ExecuteProduceConsume) | runs tasks on the loop's thread while a helper takes the loop over. **The loop stands still** while a task blocks and the helper waits for a thread of the pool |
     /// | [`ProduceConsume`](tidegate_pool::strategy::ProduceConsume) | runs tasks on the loop's thread. **The loop stands still** while a task blocks; a [`Watchdog`](crate::Watchdog) reports it |
     ///
-    /// A strategy of your own implements [`Strategy`], whose documentation has the contract. If
-    /// `build` panics or drops the producer, the event loop is not built.
+    /// A strategy of your own implements [`Strategy`], whose documentation has the contract.
     ///
     /// The pool that `build` gets belongs to one event loop: a panic on it is reported to the hook
     /// of the loop. If the policy of the pool is
@@ -139,18 +137,9 @@ impl RoamingConfig {
         shared.thread.keep_lease(lease.clone());
         let pool = Arc::new(LoopPool::new(&self.pool, shared, lease));
         let producer = LoopProducer::new(shared, self.manual);
-        let alive = producer.alive();
-        let strategy = contain(|| (self.build)(producer, pool)).map_err(|panic| {
-            let panic = panic.message();
-            let fault = format!("the code that builds it panicked: {panic}");
-            BuildError::Strategy { fault }
-        })?;
+        let strategy = (self.build)(producer, pool);
         let name = strategy.name();
         shared.thread.drive_by(strategy, name);
-        if alive.strong_count() == 0 {
-            let fault = format!("{name} dropped the loop's producer while it was built");
-            return Err(BuildError::Strategy { fault });
-        }
         Ok(())
     }
 }

@@ -61,7 +61,6 @@ pub struct LoopProducer {
     shared: Weak<Shared>,
     driving: Option<(Arc<Shared>, Box<dyn Drive>)>,
     manual: bool,
-    alive: Arc<()>,
 }
 
 impl LoopProducer {
@@ -70,13 +69,7 @@ impl LoopProducer {
             shared: Arc::downgrade(shared),
             driving: None,
             manual,
-            alive: Arc::new(()),
         }
-    }
-
-    /// Returns a reference that tells whether this producer exists.
-    pub(super) fn alive(&self) -> Weak<()> {
-        Arc::downgrade(&self.alive)
     }
 
     fn begin(&mut self) -> Option<()> {

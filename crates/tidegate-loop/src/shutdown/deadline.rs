@@ -97,7 +97,7 @@ pub(crate) fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
         true => shared
             .handed_out
             .any()
-            .map_or_else(|| held_by(shared), |task| handed_out(shared, task)),
+            .map_or_else(|| held_by(shared), Cow::Borrowed),
         false => Cow::Borrowed("a handler"),
     };
     ShutdownError::Stuck {
@@ -107,16 +107,6 @@ pub(crate) fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
         behind: shared.pending(),
         cut,
         handed_back: shared.termination.handed_back(),
-    }
-}
-
-/// Returns the name of a task that was handed out, and its holder if no thread has started it.
-fn handed_out(shared: &Shared, task: &'static str) -> Cow<'static, str> {
-    match shared.thread.strategy_name() {
-        Some(strategy) if shared.handed_out.is_unstarted() => Cow::Owned(format!(
-            "{task}, which strategy {strategy} or its pool has not started"
-        )),
-        _ => Cow::Borrowed(task),
     }
 }
 

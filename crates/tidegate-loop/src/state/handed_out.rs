@@ -1,6 +1,6 @@
 //! The tasks of a roaming loop that currently run on other threads.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::internal::prim::{Mutex, lock};
 
@@ -10,15 +10,11 @@ pub(crate) struct HandedOut {
     count: Mutex<Count>,
     /// `true` if the last task handed out was the driver's. Only the producing thread writes it.
     of_driver: AtomicBool,
-    /// The number of tasks that threads have started so far.
-    started: AtomicU64,
 }
 
 #[derive(Default)]
 struct Count {
     tasks: usize,
-    /// The number of tasks that have ended after they were started.
-    ran: u64,
     /// The name of the task that was handed out last.
     last: &'static str,
     /// `true` if the event loop waits for the last of these tasks to end.
@@ -33,18 +29,11 @@ impl HandedOut {
         count.last = name;
     }
 
-    /// Records that a thread starts one of the tasks.
-    pub(crate) fn start(&self) {
-        // Relaxed: only reports read it.
-        self.started.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Removes an ended task from the count; `ran` tells whether it was started. Returns `true` if
-    /// it was the last one and the event loop waits for it.
-    pub(crate) fn end(&self, ran: bool) -> bool {
+    /// Removes an ended task from the count. Returns `true` if it was the last one and the event
+    /// loop waits for it.
+    pub(crate) fn end(&self) -> bool {
         let mut count = lock(&self.count);
         count.tasks -= 1;
-        count.ran += u64::from(ran);
         count.tasks == 0 && std::mem::take(&mut count.awaited)
     }
 
@@ -59,12 +48,6 @@ impl HandedOut {
     pub(crate) fn any(&self) -> Option<&'static str> {
         let count = lock(&self.count);
         (count.tasks > 0).then_some(count.last)
-    }
-
-    /// Returns `true` if tasks are out and no thread has started any of them.
-    pub(crate) fn is_unstarted(&self) -> bool {
-        let count = lock(&self.count);
-        count.tasks > 0 && self.started.load(Ordering::Relaxed) <= count.ran
     }
 
     /// Returns the number of tasks that are out, and the name of the one that was handed out last.

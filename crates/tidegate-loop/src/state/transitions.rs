@@ -7,9 +7,8 @@
 
 use tidegate_core::internal::prim::MutexGuard;
 use tidegate_core::internal::{ThreadWatch, contain};
-use tidegate_core::{RejectReason, Rejected, ThreadBuilder, Unhandled};
+use tidegate_core::{RejectReason, ThreadBuilder, Unhandled};
 use tidegate_pool::ShutdownError;
-use tidegate_pool::strategy::Strategy;
 
 use super::lifecycle::Lifecycle;
 use super::shared::Shared;
@@ -71,22 +70,11 @@ impl Shared {
 
     fn launch(&self, how: Launch) -> Result<(), RejectReason> {
         match how {
-            Launch::Strategy(strategy, name) => self.dispatch(&*strategy, name),
+            Launch::Strategy(strategy) => strategy.dispatch().map_err(|no| no.why()),
             Launch::Thread(builder) => self.spawn_thread(&builder),
             // The owner runs the turns.
             Launch::ByHand => Ok(()),
         }
-    }
-
-    /// Makes the strategy, which may be user code, send a thread.
-    fn dispatch(&self, strategy: &dyn Strategy, name: &str) -> Result<(), RejectReason> {
-        let dispatched = contain(|| strategy.dispatch());
-        let dispatched = dispatched.unwrap_or_else(|panic| {
-            let message = format!("{name} panicked in `dispatch`: {}", panic.message());
-            self.unhandled(&Unhandled::Strategy { message: &message });
-            Err(Rejected::new((), RejectReason::NoThread))
-        });
-        dispatched.map_err(|refused| refused.why())
     }
 
     fn spawn_thread(&self, builder: &ThreadBuilder) -> Result<(), RejectReason> {

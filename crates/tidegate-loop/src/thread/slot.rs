@@ -63,8 +63,8 @@ pub(crate) struct Starting {
 
 /// How an event loop gets a thread.
 pub(crate) enum Launch {
-    /// A strategy of this name drives it.
-    Strategy(Arc<dyn Strategy>, &'static str),
+    /// A strategy drives it.
+    Strategy(Arc<dyn Strategy>),
     /// It has a thread of its own.
     Thread(ThreadBuilder),
     /// Its owner drives it by hand.
@@ -181,7 +181,7 @@ impl Slot {
         });
         self.watch = None;
         let how = match (&self.strategy, &self.builder) {
-            (Some((strategy, name)), _) => Launch::Strategy(Arc::clone(strategy), name),
+            (Some((strategy, _)), _) => Launch::Strategy(Arc::clone(strategy)),
             (None, Some(builder)) => Launch::Thread(builder.clone()),
             (None, None) => Launch::ByHand,
         };

@@ -34,7 +34,6 @@ mod schedule;
 mod shutdown;
 mod spawn;
 mod strategies;
-mod strategy_faults;
 mod stress;
 mod suspend;
 mod timeout;
@@ -46,7 +45,7 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, OnUnhandled};
 use tidegate_loop::{EventLoop, EventLoopBuilder, Quiet};
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, Stop};
 
 /// One second of a manual clock: no test waits for it in real time.
 const SECOND: Duration = Duration::from_secs(1);
@@ -103,15 +102,9 @@ impl UnhandledLog {
 
 /// Keeps the event loop in a task until the gate is opened.
 fn hold(home: &EventLoop) -> Gate {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    home.execute(move || {
-        here.open();
-        gate.wait();
-    })
-    .unwrap();
-    arrived.wait();
-    go_on
+    let stop = Stop::new();
+    home.execute(stop.closure()).unwrap();
+    stop.reached()
 }
 
 /// Returns a task that counts its runs.

@@ -44,7 +44,7 @@ use super::metrics::StrategyMetrics;
 ///
 /// | the strategy | what happens |
 /// |---|---|
-/// | panics in `dispatch` | the panic is reported as [`Unhandled::Strategy`]; the submission is refused |
+/// | panics in `dispatch` | the panic is reported as [`Unhandled::HookPanic`]; the submission is refused |
 /// | drops a task | reported as [`Unhandled::Strategy`]; the completion of the task fails. The event of a connection is offered again |
 /// | drops its producer, also by a panic | the loop ends with [`ShutdownError::BadStrategy`], and its tasks are handed back |
 /// | stops asking the producer | a watchdog reports the loop. Its shutdown ends at the deadline with [`ShutdownError::BadStrategy`], and its tasks are handed back; if the strategy asks later, it finds that the loop has ended |
@@ -159,6 +159,7 @@ use super::metrics::StrategyMetrics;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// [`Unhandled::HookPanic`]: tidegate_core::Unhandled::HookPanic
 /// [`Unhandled::Strategy`]: tidegate_core::Unhandled::Strategy
 /// [`ShutdownError::BadStrategy`]: crate::ShutdownError::BadStrategy
 pub trait Strategy: Send + Sync + 'static {
