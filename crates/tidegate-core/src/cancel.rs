@@ -75,15 +75,6 @@ impl CancelToken {
         Self::default()
     }
 
-    /// Creates a token whose work is expected to end by `deadline`. The deadline does not cancel
-    /// the token; the code that set it does. The work may read the deadline to plan its own
-    /// timeouts.
-    pub fn with_deadline(deadline: Instant) -> Self {
-        let token = Self::new();
-        token.set_deadline(Some(deadline));
-        token
-    }
-
     /// Sets or clears the time at which the work is expected to be done. Called by the code that
     /// created the token.
     pub fn set_deadline(&self, deadline: Option<Instant>) {
@@ -480,8 +471,6 @@ mod tests {
 
     #[test]
     fn reports_its_deadline() {
-        let now = crate::Clock::system().now();
-        assert_eq!(CancelToken::with_deadline(now).deadline(), Some(now));
         assert_eq!(CancelToken::new().deadline(), None);
         let manual = crate::ManualClock::new();
         manual.advance(std::time::Duration::from_secs(9));

@@ -91,14 +91,6 @@ impl Permits {
         PermitRef { of: &self.shared }
     }
 
-    /// Does the same as [`Permits::adopt`], but the permit owns its handle.
-    #[doc(hidden)]
-    pub fn adopt_owned(&self) -> Permit {
-        Permit {
-            of: Arc::clone(&self.shared),
-        }
-    }
-
     /// Returns the number of permits held now. After the limit was lowered, this may exceed the
     /// limit until enough permits are returned.
     #[inline]
@@ -251,9 +243,6 @@ mod tests {
         high.expect("it was free").forget();
         assert_eq!(permits.held(), 1);
         drop(permits.adopt());
-        assert_eq!(permits.held(), 0);
-        permits.try_borrow().expect("it is free").forget();
-        drop(permits.adopt_owned());
         assert_eq!(permits.held(), 0);
     }
 

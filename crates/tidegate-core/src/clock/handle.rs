@@ -63,16 +63,6 @@ impl Clock {
         self.nanos().saturating_add(as_nanos(after))
     }
 
-    /// Converts an `Instant` to nanoseconds since this clock's origin. Returns 0 for a time before
-    /// the origin.
-    pub fn nanos_at(&self, at: Instant) -> u64 {
-        let origin = match &self.source {
-            Source::System => origin(),
-            Source::Manual(clock) => clock.origin(),
-        };
-        as_nanos(at.saturating_duration_since(origin))
-    }
-
     /// Converts nanoseconds of this clock to an `Instant`. Returns `None` for `u64::MAX`, which
     /// means "never", and for a time that an `Instant` cannot represent.
     pub fn instant_at(&self, nanos: u64) -> Option<Instant> {
@@ -87,14 +77,6 @@ impl Clock {
     /// Returns `true` if this is a manual clock.
     pub fn is_manual(&self) -> bool {
         matches!(self.source, Source::Manual(_))
-    }
-
-    /// Returns the manual clock, if this is one.
-    pub fn as_manual(&self) -> Option<&ManualClock> {
-        match &self.source {
-            Source::System => None,
-            Source::Manual(clock) => Some(clock),
-        }
     }
 
     /// Sleeps in `parker` until it is unparked or until nanosecond `deadline`. Returns `true` if it

@@ -47,30 +47,6 @@ impl DumpValue {
             _ => None,
         }
     }
-
-    /// Returns the length of time, if the value is one.
-    pub fn as_time(&self) -> Option<Duration> {
-        match self {
-            Self::Time(time) => Some(*time),
-            _ => None,
-        }
-    }
-
-    /// Returns the flag, if the value is one.
-    pub fn as_flag(&self) -> Option<bool> {
-        match self {
-            Self::Flag(yes) => Some(*yes),
-            _ => None,
-        }
-    }
-
-    /// Returns the fraction, if the value is one.
-    pub fn as_ratio(&self) -> Option<f64> {
-        match self {
-            Self::Ratio(ratio) => Some(*ratio),
-            _ => None,
-        }
-    }
 }
 
 impl From<u64> for DumpValue {

@@ -10,23 +10,6 @@ use crate::raw::signal::Signal;
 use crate::sys::prim::unpoisoned;
 use crate::{Clock, Task};
 
-impl ThreadBuilder {
-    /// Returns an executor that runs each task on a new thread.
-    ///
-    /// ```
-    /// use tidegate_core::{Executor, Task, ThreadBuilder};
-    ///
-    /// let threads = ThreadBuilder::new("job").into_executor();
-    /// let (tx, rx) = std::sync::mpsc::channel();
-    /// threads.execute(Task::new(move || tx.send(7).unwrap()))?;
-    /// assert_eq!(rx.recv(), Ok(7));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn into_executor(self) -> ThreadPerTask {
-        ThreadPerTask::new(self)
-    }
-}
-
 /// An executor that runs each task, and delivers each signal, on a thread of its own. It never
 /// terminates, and refuses work only if no thread can be started ([`RejectReason::NoThread`]).
 ///
