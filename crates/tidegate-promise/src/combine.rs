@@ -29,11 +29,26 @@ impl<T: Clone + Send + Sync + 'static> Completion<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn all(parts: impl IntoIterator<Item = Self>) -> Completion<Vec<T>> {
-        let mut combine = Combiner::new();
-        for part in parts {
-            combine.add(part);
+        let parts: Vec<_> = parts.into_iter().collect();
+        let (promise, every) = promise_with_error();
+        if parts.is_empty() {
+            let _ = promise.succeed(Vec::new());
+            return every;
         }
-        combine.finish()
+        let count = parts.len();
+        let gather = Gather::new(promise, count);
+        let cancels = parts.into_iter().enumerate().filter_map(|(at, part)| {
+            let part = part.share().ok()?;
+            let gather = Arc::clone(&gather);
+            part.on_complete(move |outcome| gather.record(at, outcome));
+            Some(part)
+        });
+        let cancels: Vec<_> = cancels.collect();
+        if cancels.len() < count {
+            gather.record_taken(count - cancels.len());
+        }
+        gather.on_cancel(move || cancel_all(Some(&cancels)));
+        every
     }
 
     /// Completes with the value or the failure of the first of `parts` that completes, and cancels
@@ -78,72 +93,6 @@ impl<T: Clone + Send + Sync + 'static> Completion<T> {
     /// ```
     pub fn first_success(parts: impl IntoIterator<Item = Self>) -> Self {
         race(parts, |outcome| outcome.is_success())
-    }
-
-    /// Creates a [`Combiner`], which collects completions one by one.
-    pub fn combiner() -> Combiner<T> {
-        Combiner::new()
-    }
-}
-
-/// Collects completions one by one, then waits for all of them, like [`Completion::all`].
-///
-/// ```
-/// use tidegate_promise::{Completion, promise};
-///
-/// let (a, first) = promise::<u32>();
-/// let mut combine = Completion::combiner();
-/// combine.add(first);
-/// let every = combine.finish();
-/// a.succeed(1)?;
-/// assert_eq!(every.wait()?, [1]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct Combiner<T: Clone + Send + Sync + 'static> {
-    parts: Vec<Completion<T>>,
-}
-
-impl<T: Clone + Send + Sync + 'static> Combiner<T> {
-    /// Creates an empty collector.
-    pub fn new() -> Self {
-        Self { parts: Vec::new() }
-    }
-
-    /// Adds a completion to wait for.
-    pub fn add(&mut self, part: Completion<T>) -> &mut Self {
-        self.parts.push(part);
-        self
-    }
-
-    /// Returns the completion of all parts. Consumes the collector, so adding a part afterwards,
-    /// or finishing twice, does not compile.
-    pub fn finish(self) -> Completion<Vec<T>> {
-        let (promise, every) = promise_with_error();
-        if self.parts.is_empty() {
-            let _ = promise.succeed(Vec::new());
-            return every;
-        }
-        let count = self.parts.len();
-        let gather = Gather::new(promise, count);
-        let cancels = self.parts.into_iter().enumerate().filter_map(|(at, part)| {
-            let part = part.share().ok()?;
-            let gather = Arc::clone(&gather);
-            part.on_complete(move |outcome| gather.record(at, outcome));
-            Some(part)
-        });
-        let cancels: Vec<_> = cancels.collect();
-        if cancels.len() < count {
-            gather.record_taken(count - cancels.len());
-        }
-        gather.on_cancel(move || cancel_all(Some(&cancels)));
-        every
-    }
-}
-
-impl<T: Clone + Send + Sync + 'static> Default for Combiner<T> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

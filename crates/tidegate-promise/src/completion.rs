@@ -7,12 +7,12 @@ use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_core::{CancelToken, Executor};
 
 use crate::block::{ListenerToken, Reader};
-use crate::wait::{Limit, pending_or_unstarted, wait};
+use crate::wait::{pending_or_unstarted, wait};
 use crate::{Failure, Outcome, SharedCompletion, WaitError};
 
 /// The read end of a promise. It accepts listeners, a thread can block on it, and it is a future.
@@ -122,7 +122,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     /// not wait. On an event loop's thread a wait is refused rather than risking a deadlock. A
     /// wait for an outcome that is already decided is never refused.
     pub fn wait(mut self) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, Limit::None, None, true)
+        wait(&mut self.reader, None, None, true)
     }
 
     /// Blocks until the outcome is decided, at most for `timeout`, measured by the clock of the
@@ -133,17 +133,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     /// As [`Completion::wait`], and [`WaitError::TimedOut`]. After a timeout the completion can be
     /// waited for again.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, Limit::For(timeout), None, true)
-    }
-
-    /// Blocks until the outcome is decided or `deadline` is reached, measured by the clock of the
-    /// promise's home.
-    ///
-    /// # Errors
-    ///
-    /// As [`Completion::wait_timeout`].
-    pub fn wait_until(&mut self, deadline: Instant) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, Limit::Until(deadline), None, true)
+        wait(&mut self.reader, Some(timeout), None, true)
     }
 
     /// Blocks until the outcome is decided or `token` is cancelled. If `token` is already cancelled
@@ -153,7 +143,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     ///
     /// As [`Completion::wait`], and [`WaitError::Interrupted`].
     pub fn wait_with_cancel(&mut self, token: &CancelToken) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, Limit::None, Some(token), true)
+        wait(&mut self.reader, None, Some(token), true)
     }
 
     /// Blocks until the outcome is decided, without the check for a circular wait. Use it for a
@@ -164,7 +154,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     ///
     /// As [`Completion::wait`].
     pub fn wait_unchecked(mut self) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, Limit::None, None, false)
+        wait(&mut self.reader, None, None, false)
     }
 
     /// Cancels the promise. Returns `true` if this call cancelled it. Returns `false` if the
@@ -266,7 +256,7 @@ impl<T: Send + 'static, E: Send + 'static> CancelOnDrop<T, E> {
     ///
     /// As [`Completion::wait`].
     pub fn wait(mut self) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, Limit::None, None, true)
+        wait(&mut self.reader, None, None, true)
     }
 
     /// Listens without the guard, because the listener needs the outcome: see

@@ -32,7 +32,7 @@
 //! `block` is the raw block and contains all unsafe code; its header lists its files in dependency
 //! order. `wait` (blocking waits), `shared` ([`SharedCompletion`]), `completion` ([`Completion`])
 //! and `promise` ([`Promise`], and the functions that create pairs) build on it. `chain`
-//! (completions made from others), `combine` ([`Completion::all`], [`Combiner`]) and `progress`
+//! (completions made from others), `combine` ([`Completion::all`]) and `progress`
 //! ([`ProgressPromise`](progress::ProgressPromise)) build on those. `outcome` and `failure` depend
 //! on none of them.
 #![deny(unsafe_code)]
@@ -60,7 +60,6 @@ mod wait;
 
 pub use tidegate_core::WaitRefusedError;
 
-pub use self::combine::Combiner;
 pub use self::completion::{CancelOnDrop, Completion, ListenerId};
 pub use self::failure::{AbandonedError, Failure, FailureKind};
 pub use self::outcome::Outcome;

@@ -7,9 +7,10 @@
 use std::error::Error;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use tidegate_core::internal::{Deliver, Delivery, OwnerCell, SignalBlock, contain, discard};
+use tidegate_core::internal::prim::{Mutex, lock};
+use tidegate_core::internal::{Deliver, Delivery, SignalBlock, contain, discard_all};
 use tidegate_core::{Executor, OnUnhandled, Unhandled};
 
 use crate::{AlreadyCancelled, Completion, Failure, Promise};
@@ -110,8 +111,8 @@ impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
     ) -> (ProgressPromise<T, E>, ProgressCompletion<T, E>) {
         let hub = SignalBlock::new(Hub {
             home: promise.home().cloned(),
-            latest: OwnerCell::empty(),
-            first: OnceLock::new(),
+            latest: Mutex::default(),
+            listeners: Mutex::default(),
         });
         let promise = ProgressPromise {
             promise,
@@ -145,7 +146,7 @@ impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
             self.hub.call_listeners(progress);
             return Ok(());
         }
-        self.hub.post(progress);
+        *lock(&self.hub.latest) = Some(progress);
         if let Some(signal) = self.hub.raise() {
             // A refused signal means that the home executor has terminated. Dropping the signal
             // delivers it.
@@ -186,22 +187,7 @@ impl<T: Send + 'static, E: Send + 'static> ProgressCompletion<T, E> {
     /// `listen` runs on the promise's home, or, if it has none, on the thread that reports. A
     /// panic in it is reported to the home.
     pub fn on_progress(&self, listen: impl Fn(Progress) + Send + Sync + 'static) {
-        let mut place = &self.hub.first;
-        let mut node = Box::new(Node {
-            listen: Box::new(listen),
-            next: OnceLock::new(),
-        });
-        loop {
-            match place.set(node) {
-                Ok(()) => return,
-                Err(back) => node = back,
-            }
-            // This position is occupied by another listener; try the next one.
-            match place.get() {
-                Some(taken) => place = &taken.next,
-                None => continue,
-            }
-        }
+        lock(&self.hub.listeners).push(Arc::new(listen));
     }
 
     /// Returns the completion without progress.
@@ -224,36 +210,21 @@ impl<T: Send + 'static, E: Send + 'static> DerefMut for ProgressCompletion<T, E>
     }
 }
 
+type ProgressFn = dyn Fn(Progress) + Send + Sync;
+
 /// The state shared by both ends: the listeners, and the latest report that the home has not seen.
 struct Hub {
     home: Option<Arc<dyn Executor>>,
-    latest: OwnerCell<Progress>,
+    latest: Mutex<Option<Progress>>,
     /// Listeners in the order in which they were added. None is ever removed.
-    first: OnceLock<Box<Node>>,
-}
-
-struct Node {
-    listen: Box<dyn Fn(Progress) + Send + Sync>,
-    next: OnceLock<Box<Node>>,
+    listeners: Mutex<Vec<Arc<ProgressFn>>>,
 }
 
 impl Hub {
-    /// Stores a report for the home executor and replaces an earlier one.
-    fn post(&self, progress: Progress) {
-        let mut report = Box::new(progress);
-        loop {
-            drop(self.latest.take());
-            match self.latest.put(report) {
-                Ok(()) => return,
-                Err(back) => report = back,
-            }
-        }
-    }
-
     fn call_listeners(&self, progress: Progress) {
-        let mut place = &self.first;
-        while let Some(node) = place.get() {
-            if let Err(panic) = contain(|| (node.listen)(progress)) {
+        let listeners = lock(&self.listeners).clone();
+        for listen in listeners {
+            if let Err(panic) = contain(|| listen(progress)) {
                 let message = panic.message();
                 let what = Unhandled::ListenerPanic { message };
                 match &self.home {
@@ -261,26 +232,22 @@ impl Hub {
                     None => OnUnhandled::default().report("a promise without a home", &what),
                 }
             }
-            place = &node.next;
         }
     }
 }
 
 impl Drop for Hub {
-    /// Drops the listeners iteratively. Dropping the list recursively could overflow the stack.
+    /// A listener may panic when it is dropped.
     fn drop(&mut self) {
-        let mut next = self.first.take();
-        while let Some(mut node) = next {
-            next = node.next.take();
-            discard(node);
-        }
+        discard_all(std::mem::take(&mut *lock(&self.listeners)));
     }
 }
 
 impl Deliver for Hub {
     fn deliver(block: Arc<SignalBlock<Self>>, _how: Delivery) {
-        if let Some(progress) = block.latest.take() {
-            block.call_listeners(*progress);
+        let latest = lock(&block.latest).take();
+        if let Some(progress) = latest {
+            block.call_listeners(progress);
         }
     }
 }

@@ -5,12 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_core::{CancelToken, Executor};
 
 use crate::block::{ListenerToken, SharedReader};
-use crate::wait::{Limit, Waitable, pending_or_unstarted, wait};
+use crate::wait::{Waitable, pending_or_unstarted, wait};
 use crate::{Failure, Outcome, WaitError};
 
 /// A read end that can be cloned. Every clone sees the outcome, and none takes it: waiting and
@@ -78,7 +78,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         T: Clone,
         E: Clone,
     {
-        wait(&mut self.clone(), Limit::None, None, true)
+        wait(&mut self.clone(), None, None, true)
     }
 
     /// Blocks until the outcome is decided, at most for `timeout`, measured by the clock of the
@@ -92,21 +92,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         T: Clone,
         E: Clone,
     {
-        wait(&mut self.clone(), Limit::For(timeout), None, true)
-    }
-
-    /// Blocks until the outcome is decided or `deadline` is reached, measured by the clock of the
-    /// promise's home.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Completion::wait_timeout`](crate::Completion::wait_timeout).
-    pub fn wait_until(&self, deadline: Instant) -> Result<T, WaitError<E>>
-    where
-        T: Clone,
-        E: Clone,
-    {
-        wait(&mut self.clone(), Limit::Until(deadline), None, true)
+        wait(&mut self.clone(), Some(timeout), None, true)
     }
 
     /// Blocks until the outcome is decided or `token` is cancelled. If `token` is already cancelled
@@ -120,7 +106,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         T: Clone,
         E: Clone,
     {
-        wait(&mut self.clone(), Limit::None, Some(token), true)
+        wait(&mut self.clone(), None, Some(token), true)
     }
 
     /// Blocks until the outcome is decided, without the check for a circular wait; see
@@ -134,7 +120,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         T: Clone,
         E: Clone,
     {
-        wait(&mut self.clone(), Limit::None, None, false)
+        wait(&mut self.clone(), None, None, false)
     }
 
     /// Cancels the promise. Returns `false` if it was already decided or cannot be cancelled.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_core::internal::{SpinWait, check_may_block, check_wait};
 use tidegate_core::{CancelToken, Clock, Parker, WaitRefusedError};
@@ -128,14 +128,6 @@ impl<E: Error + 'static> Error for WaitError<E> {
     }
 }
 
-/// The time limit of a wait.
-#[derive(Clone, Copy)]
-pub(crate) enum Limit {
-    None,
-    For(Duration),
-    Until(Instant),
-}
-
 /// The shortest time limit for which a wait spins before it sleeps. Spinning could exceed a
 /// shorter limit by the whole spin time. A wait on a manual clock never spins.
 const MIN_SPIN_TIMEOUT: Duration = Duration::from_millis(1);
@@ -223,10 +215,10 @@ pub(crate) fn pending_or_unstarted<W: Waitable, T>(
     }
 }
 
-/// Waits for `what`. `checked` enables the check for a circular wait.
+/// Waits for `what`, at most for `limit`. `checked` enables the check for a circular wait.
 pub(crate) fn wait<W, T, E>(
     what: &mut W,
-    limit: Limit,
+    limit: Option<Duration>,
     token: Option<&CancelToken>,
     checked: bool,
 ) -> Result<T, WaitError<E>>
@@ -245,7 +237,7 @@ where
 
 fn sleep<W, T, E>(
     what: &mut W,
-    limit: Limit,
+    limit: Option<Duration>,
     token: Option<&CancelToken>,
     checked: bool,
 ) -> Result<T, WaitError<E>>
@@ -255,14 +247,10 @@ where
     let home = what.home().cloned();
     let system = Clock::system();
     let clock = home.as_ref().map_or(&system, |home| home.clock());
-    let (deadline, after) = match limit {
-        Limit::None => (None, Duration::ZERO),
-        Limit::For(timeout) => (Some(clock.deadline(timeout)), timeout),
-        Limit::Until(at) => {
-            let left = at.saturating_duration_since(clock.now());
-            (Some(clock.nanos_at(at)), left)
-        }
-    };
+    let (deadline, after) = (
+        limit.map(|timeout| clock.deadline(timeout)),
+        limit.unwrap_or_default(),
+    );
     // A wait with a zero timeout never blocks, so it is allowed on every thread.
     if deadline.is_some() && after.is_zero() {
         return Err(WaitError::TimedOut { after });

@@ -124,17 +124,8 @@ fn waits_by_the_clock_of_the_home_and_can_be_refused() {
     let home = Loop::with_clock("home", &clock);
     let (promise, answer) = home.promise::<u32>();
     let answer = answer.share().unwrap();
-    let deadline = clock.now() + Duration::from_secs(2);
-    let waiters = [
-        thread({
-            let answer = answer.clone();
-            move || answer.wait_timeout(Duration::from_secs(2))
-        }),
-        thread({
-            let answer = answer.clone();
-            move || answer.wait_until(deadline)
-        }),
-    ];
+    let waiters = [answer.clone(), answer.clone()]
+        .map(|answer| thread(move || answer.wait_timeout(Duration::from_secs(2))));
     clock.await_sleepers(2);
     clock.advance(Duration::from_secs(2));
     for waiter in waiters {
