@@ -91,7 +91,6 @@ pub use tidegate_pool::{HandedBack, Missed, PeriodError, Quiet, ShutdownError};
 
 pub use self::core::budget::TurnBudget;
 pub use self::errors::{BlockOnError, BuildError, NotOnLoop, ShutdownHookError};
-pub use self::global::default_loop::GlobalGuard;
 pub use self::group::builder::EventLoopGroupBuilder;
 pub use self::group::chooser::Choose;
 pub use self::group::event_loop_group::EventLoopGroup;

@@ -4,8 +4,6 @@
 //! starts another one. It cannot be shut down, since it has no owner. While it is idle it holds no
 //! thread, so there is nothing to shut down either.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::{Clock, ThreadBuilder};
 use tidegate_pool::ShutdownError;
@@ -13,16 +11,7 @@ use tidegate_pool::ShutdownError;
 use crate::handle::event_loop::EventLoop;
 
 /// The state behind [`EventLoop::global`].
-static GLOBAL: Mutex<Global> = Mutex::new(Global {
-    own: None,
-    stand_ins: Vec::new(),
-});
-
-struct Global {
-    own: Option<EventLoop>,
-    /// Loops that tests have put in its place, the newest last.
-    stand_ins: Vec<(u64, EventLoop)>,
-}
+static GLOBAL: Mutex<Option<EventLoop>> = Mutex::new(None);
 
 impl EventLoop {
     /// The default number of seconds without work after which the global event loop gives its
@@ -48,60 +37,10 @@ impl EventLoop {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn global() -> Self {
-        let mut global = lock(&GLOBAL);
-        if let Some((_, stand_in)) = global.stand_ins.last() {
-            return stand_in.clone();
-        }
         let quiet = || quiet_seconds(std::env::var(Self::GLOBAL_QUIET_VARIABLE).ok().as_deref());
-        global
-            .own
+        lock(&GLOBAL)
             .get_or_insert_with(|| never_ends(Clock::system(), quiet()))
             .clone()
-    }
-
-    /// Makes [`EventLoop::global`] return `stand_in`, on every thread, until the guard is dropped.
-    /// Handles that it returned before are not changed. For tests that observe or delay the work
-    /// that other code gives to the global event loop.
-    pub fn replace_global(stand_in: &Self) -> GlobalGuard {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let ticket = NEXT.fetch_add(1, Ordering::Relaxed);
-        lock(&GLOBAL).stand_ins.push((ticket, stand_in.clone()));
-        GlobalGuard { ticket }
-    }
-}
-
-/// Keeps a stand-in for [`EventLoop::global`]; dropping it removes that stand-in.
-///
-/// Guards may be dropped in any order. [`EventLoop::global`] returns the stand-in of the newest
-/// live guard, and the real global event loop if there is no guard.
-///
-/// ```
-/// use tidegate_loop::EventLoop;
-///
-/// let mine = EventLoop::builder("mine").build()?;
-/// let guard = EventLoop::replace_global(&mine);
-/// assert_eq!(EventLoop::global(), mine);
-/// drop(guard);
-/// assert_ne!(EventLoop::global(), mine);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "dropping the guard puts the global loop back"]
-pub struct GlobalGuard {
-    ticket: u64,
-}
-
-impl Drop for GlobalGuard {
-    fn drop(&mut self) {
-        let mut global = lock(&GLOBAL);
-        let at = global
-            .stand_ins
-            .iter()
-            .position(|(ticket, _)| *ticket == self.ticket);
-        let stand_in = at.map(|at| global.stand_ins.remove(at));
-        drop(global);
-        // Dropped outside the lock: it may be the last handle of the event loop.
-        drop(stand_in);
     }
 }
 
