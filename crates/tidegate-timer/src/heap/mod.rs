@@ -15,7 +15,6 @@
 //!   `items[i]` is live and its position is `i`.
 //! * Every sequence in `items` is less than `next_sequence`.
 
-use std::iter::FusedIterator;
 use std::vec;
 
 mod slab;
@@ -235,16 +234,15 @@ impl<T> Heap<T> {
     /// assert_eq!(left, ["soon", "never"]);
     /// assert!(timers.is_empty());
     /// ```
-    pub fn drain(&mut self) -> Drain<T> {
+    #[must_use = "dropping it drops what was in the heap"]
+    pub fn drain(&mut self) -> vec::IntoIter<Due<T>> {
         // Pops them: a sort would be compiled for each type of entry.
         let mut entries = Vec::with_capacity(self.len());
         while let Some(due) = self.pop_due(u64::MAX) {
             entries.push(due);
         }
         self.trim();
-        Drain {
-            entries: entries.into_iter(),
-        }
+        entries.into_iter()
     }
 
     /// Returns the earliest entry and its deadline, due or not.
@@ -392,39 +390,6 @@ impl<T> Default for Heap<T> {
         Self::new()
     }
 }
-
-/// Iterator over the entries that were left in a [`Heap`], in order; created by [`Heap::drain`].
-///
-/// # Examples
-///
-/// ```
-/// let mut timers = tidegate_timer::heap::Heap::new();
-/// timers.insert(10, 'a');
-/// timers.insert(20, 'b');
-/// let left = timers.drain();
-/// assert_eq!(left.len(), 2);
-/// ```
-#[derive(Debug)]
-#[must_use = "dropping it drops what was in the heap"]
-pub struct Drain<T> {
-    entries: vec::IntoIter<Due<T>>,
-}
-
-impl<T> Iterator for Drain<T> {
-    type Item = Due<T>;
-
-    fn next(&mut self) -> Option<Due<T>> {
-        self.entries.next()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.entries.size_hint()
-    }
-}
-
-impl<T> ExactSizeIterator for Drain<T> {}
-
-impl<T> FusedIterator for Drain<T> {}
 
 /// A node of the tree: the sort key of an entry and the slot of its value.
 #[derive(Clone, Copy, Debug)]

@@ -26,6 +26,6 @@ mod pages;
 mod queue;
 mod timing_wheel;
 
-pub use self::expired::{Expired, WheelDrain};
+pub use self::expired::Expired;
 pub use self::geometry::WheelError;
 pub use self::timing_wheel::Wheel;

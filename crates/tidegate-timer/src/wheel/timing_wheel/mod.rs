@@ -24,10 +24,11 @@
 
 use std::fmt;
 use std::time::Duration;
+use std::vec;
 
 use super::cancelled_entries::{self, CancelledEntries};
 use super::entry::{CELLS, Entry, Live};
-use super::expired::{Expired, WheelDrain};
+use super::expired::{Expired, sort_by_deadline};
 use super::geometry::{Geometry, WheelError};
 use super::levels::WheelLevels;
 use super::lists::{MAX_CHUNKS, Place};
@@ -350,7 +351,8 @@ impl<T> Wheel<T> {
     /// assert!(wheel.is_empty());
     /// # Ok::<(), tidegate_timer::wheel::WheelError>(())
     /// ```
-    pub fn drain(&mut self) -> WheelDrain<T> {
+    #[must_use = "dropping it drops what was in the wheel"]
+    pub fn drain(&mut self) -> vec::IntoIter<Expired<T>> {
         let mut left = Vec::with_capacity(self.len);
         while let Some(live) = self.pop_ready() {
             left.push(Expired::from(live));
@@ -364,7 +366,8 @@ impl<T> Wheel<T> {
                 }
             }
         }
-        WheelDrain::new(left)
+        sort_by_deadline(&mut left);
+        left.into_iter()
     }
 
     /// Returns the time at which the owner has to check again: the end of the earliest tick in
