@@ -188,6 +188,23 @@ impl Metric {
     }
 }
 
+/// Gives a visitor several metrics of one kind, each by the end of its name, its help text and its
+/// value. With `seconds`, the values are durations.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! describe_metrics {
+    ($visitor:expr, $labels:expr, $kind:ident $prefix:literal:
+     $($name:ident $help:literal = $value:expr;)*) => {$(
+        let metric = $crate::Metric::new(concat!($prefix, stringify!($name)), $help);
+        $visitor.$kind(metric, $labels, $value as f64);
+    )*};
+    ($visitor:expr, $labels:expr, $kind:ident seconds $prefix:literal:
+     $($name:ident $help:literal = $value:expr;)*) => {$(
+        let metric = $crate::Metric::new(concat!($prefix, stringify!($name)), $help).seconds();
+        $visitor.$kind(metric, $labels, $value.as_secs_f64());
+    )*};
+}
+
 #[cfg(test)]
 mod tests {
     //! Buckets of times include their upper bound, and the bounds read as people write them.

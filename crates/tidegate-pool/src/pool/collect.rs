@@ -1,6 +1,6 @@
 //! The metrics of a pool, described for an exporter.
 
-use tidegate_core::{Collect, Metric, MetricVisitor};
+use tidegate_core::{Collect, Metric, MetricVisitor, describe_metrics};
 
 use super::handle::WorkerPool;
 use super::metrics::JobTimes;
@@ -12,15 +12,8 @@ impl Collect for WorkerPool {
     fn collect(&self, visitor: &mut dyn MetricVisitor) {
         let metrics = self.metrics();
         let labels = [("pool", self.name())];
-        /// Describes values, each by the end of its name.
-        macro_rules! describe {
-            ($kind:ident: $($name:ident $help:literal = $value:expr;)*) => {$(
-                let metric = Metric::new(concat!("tidegate_pool_", stringify!($name)), $help);
-                visitor.$kind(metric, &labels, $value as f64);
-            )*};
-        }
-        describe! {
-            counter:
+        describe_metrics! {
+            visitor, &labels, counter "tidegate_pool_":
             jobs_accepted "Jobs accepted, without those of try_execute." = metrics.accepted;
             jobs_done "Jobs that ended, in any way." = metrics.done;
             jobs_refused "Jobs refused because the pool was full or stopped." = metrics.refused;
@@ -37,8 +30,8 @@ impl Collect for WorkerPool {
             threads_ended "Threads that ended." = metrics.ended_threads;
             threads_failed "Threads that the system could not start." = metrics.failed_starts;
         }
-        describe! {
-            gauge:
+        describe_metrics! {
+            visitor, &labels, gauge "tidegate_pool_":
             jobs_queued "Jobs that wait for a thread." = metrics.queued;
             jobs_queued_max "Highest number of queued jobs at a time." = metrics.most_queued;
             queue_limit "Highest number of queued user jobs allowed." = metrics.limits.queue;
