@@ -10,7 +10,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use tidegate_loop::signal::{self, Received};
 use tidegate_loop::{EventLoop, block_on};
 use tidegate_promise::Outcome;
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Log, Stop};
 
 fn send(signal: Signal) {
     kill_process(getpid(), signal).unwrap();
@@ -63,20 +63,19 @@ fn all_waiters_get_a_signal_and_a_cancelled_one_leaves() {
 
 #[test]
 fn a_listener_that_blocks_delays_no_other_signal() {
-    let (stuck, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (stuck.clone(), go_on.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     signal::interrupt().finally(move |_| {
-        here.open();
-        gate.wait();
+        inside();
     });
     let other = signal::interrupt();
     send(Signal::INT);
-    stuck.wait();
+    stop.reached();
     let first = other.wait().unwrap();
     let next = first.next();
     send(Signal::INT);
     assert_eq!(next.wait().unwrap().name(), "SIGINT");
-    go_on.open();
+    stop.go_on();
 }
 
 #[test]

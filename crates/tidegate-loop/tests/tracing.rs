@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, OnUnhandled, Task, Ticker};
 use tidegate_loop::{EventLoop, Quiet, Watchdog};
-use tidegate_testkit::{Gate, RecordedEvent, Recorder};
+use tidegate_testkit::{RecordedEvent, Recorder, Stop};
 use tracing::subscriber::{set_global_default, with_default};
 use tracing::{Level, info_span};
 
@@ -115,14 +115,10 @@ fn a_stall_and_its_end_are_events_even_without_callbacks() {
     let (ticker, steps) = Ticker::manual();
     let watchdog = Watchdog::builder().threshold(2 * SECOND).ticker(ticker);
     let watchdog = watchdog.watch(&home).build().unwrap();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    let hold = move || {
-        here.open();
-        gate.wait();
-    };
+    let stop = Stop::new();
+    let hold = stop.closure();
     home.execute_task(Task::named("compact", hold)).unwrap();
-    arrived.wait();
+    stop.reached();
     for _ in 0..3 {
         steps.tick(SECOND);
     }
@@ -130,7 +126,7 @@ fn a_stall_and_its_end_are_events_even_without_callbacks() {
     assert_eq!(stalls.len(), 1);
     assert_eq!(stalls[0].field("task"), Some("compact"));
     assert_eq!(stalls[0].field("stalled_ms"), Some("2000"));
-    go_on.open();
+    stop.go_on();
     home.submit(|| ()).unwrap().wait().unwrap();
     steps.tick(SECOND);
     let recovered = events_of("loop_recovered", "event_loop", &home);
@@ -243,20 +239,16 @@ fn tasks_futures_and_schedules_run_in_the_span_of_their_caller() {
 fn an_event_loop_survives_a_subscriber_that_panics() {
     let panicking = Recorder::new();
     let home = EventLoop::builder("survivor").build().unwrap();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    let hold = move || {
-        here.open();
-        gate.wait();
-    };
+    let stop = Stop::new();
+    let hold = stop.closure();
     home.execute(hold).unwrap();
-    arrived.wait();
+    stop.reached();
     let answers: Vec<_> = with_default(panicking.clone(), || {
         let _inside = info_span!("request").entered();
         (0..3).map(|n| home.submit(move || n).unwrap()).collect()
     });
     panicking.set_panics(true);
-    go_on.open();
+    stop.go_on();
     for (number, answer) in answers.into_iter().enumerate() {
         assert_eq!(answer.wait().unwrap(), number);
     }

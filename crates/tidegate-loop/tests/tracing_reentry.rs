@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, ManualTicker, Task, Ticker};
 use tidegate_loop::{EventLoop, Quiet, Watchdog, block_on};
-use tidegate_testkit::{Gate, Recorder};
+use tidegate_testkit::{Gate, Recorder, Stop};
 use tracing::subscriber::set_global_default;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -112,15 +112,10 @@ fn slow_tasks(recorder: &Recorder) {
 
 /// Holds a loop until the gate is opened.
 fn hold(home: &EventLoop) -> Gate {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    let hold = move || {
-        here.open();
-        gate.wait();
-    };
+    let stop = Stop::new();
+    let hold = stop.closure();
     home.execute_task(Task::named("compact", hold)).unwrap();
-    arrived.wait();
-    go_on
+    stop.reached()
 }
 
 fn watched(home: &EventLoop) -> (Watchdog, ManualTicker) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_core::{ManualClock, Task};
 use tidegate_pool::{OrderedView, WorkerPool, WorkerPoolBuilder};
 use tidegate_promise::promise;
-use tidegate_testkit::{Gate, Recorder};
+use tidegate_testkit::{Gate, Recorder, Stop};
 use tracing::info_span;
 use tracing::subscriber::with_default;
 
@@ -26,15 +26,10 @@ fn one_thread() -> WorkerPoolBuilder {
 
 /// Keeps the only thread of the pool busy until the returned gate is opened.
 fn hold(pool: &WorkerPool) -> Gate {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    let hold = move || {
-        here.open();
-        gate.wait();
-    };
+    let stop = Stop::new();
+    let hold = stop.closure();
     pool.execute(hold).unwrap();
-    arrived.wait();
-    go_on
+    stop.reached()
 }
 
 #[test]

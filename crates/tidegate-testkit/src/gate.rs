@@ -7,27 +7,17 @@ use crate::watched::{WATCHDOG, Watched};
 
 /// A gate that starts closed, is opened once and stays open.
 ///
-/// Two gates script an interleaving: one thread opens the first to report that it has arrived, the
-/// other opens the second to let it continue. Clones share the same gate.
-///
 /// # Examples
 ///
 /// ```
 /// use tidegate_testkit::Gate;
 ///
-/// let (arrived, go_on) = (Gate::new(), Gate::new());
-/// let worker = std::thread::spawn({
-///     let (arrived, go_on) = (arrived.clone(), go_on.clone());
-///     move || {
-///         arrived.open();
-///         go_on.wait();
-///         "went on"
-///     }
-/// });
-/// arrived.wait();
-/// assert!(!worker.is_finished());
-/// go_on.open();
-/// assert_eq!(worker.join().expect("it does not panic"), "went on");
+/// let gate = Gate::new();
+/// let (worker, opens) = (gate.clone(), gate.clone());
+/// let worker = std::thread::spawn(move || worker.wait());
+/// opens.open();
+/// worker.join().expect("it does not panic");
+/// assert!(gate.is_open());
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
@@ -74,5 +64,68 @@ impl Gate {
             |&is_open| is_open,
             |_| "the gate was not opened".to_owned(),
         );
+    }
+}
+
+/// A place where one thread stops until another lets it go on: two gates.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate_testkit::Stop;
+///
+/// let stop = Stop::new();
+/// let inside = stop.closure();
+/// let worker = std::thread::spawn(move || {
+///     inside();
+///     "went on"
+/// });
+/// stop.reached();
+/// assert!(!worker.is_finished());
+/// stop.go_on();
+/// assert_eq!(worker.join().expect("it does not panic"), "went on");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    arrived: Gate,
+    go_on: Gate,
+}
+
+impl Stop {
+    /// Creates a place that no thread has reached.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns a closure that reports the arrival of its thread, and blocks until it may go on.
+    pub fn closure(&self) -> impl Fn() + Clone + Send + Sync + use<> {
+        let Self { arrived, go_on } = self.clone();
+        move || {
+            arrived.open();
+            go_on.wait();
+        }
+    }
+
+    /// Waits until a thread has arrived. Returns the gate that lets it go on.
+    ///
+    /// # Panics
+    ///
+    /// As [`Gate::wait`].
+    #[track_caller]
+    pub fn reached(&self) -> Gate {
+        self.arrived.wait();
+        self.gate()
+    }
+
+    /// Returns the gate that lets the thread go on.
+    #[must_use]
+    pub fn gate(&self) -> Gate {
+        self.go_on.clone()
+    }
+
+    /// Lets the thread go on.
+    pub fn go_on(&self) {
+        self.go_on.open();
     }
 }

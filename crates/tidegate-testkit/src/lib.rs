@@ -64,7 +64,7 @@ pub use bomb::{Bomb, explode};
 pub use counter::Counter;
 pub use drop_count::DropCount;
 pub use folder::Folder;
-pub use gate::Gate;
+pub use gate::{Gate, Stop};
 pub use length::{LONG_VARIABLE, SMALL_VARIABLE, rounds, short_or_long};
 pub use log::Log;
 pub use model::model;

@@ -6,7 +6,7 @@ use tidegate_core::thread::ThreadState;
 use tidegate_core::{Clock, ManualClock, ThreadBuilder};
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, Stop};
 
 use super::default_loop::*;
 use crate::{EventLoop, InactivityError, Lifecycle};
@@ -180,16 +180,11 @@ fn inactivity_of_a_loop_that_never_ran_is_an_error() {
 #[test]
 fn inactivity_does_not_come_while_there_is_work() {
     let (home, clock) = global();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    home.execute(move || {
-        here.open();
-        gate.wait();
-    })
-    .unwrap();
-    arrived.wait();
+    let stop = Stop::new();
+    home.execute(stop.closure()).unwrap();
+    stop.reached();
     assert_eq!(home.await_inactivity(Duration::ZERO), Ok(false));
-    go_on.open();
+    stop.go_on();
     clock.advance(SECOND);
     assert_eq!(home.await_inactivity(SECOND), Ok(true));
 }

@@ -10,7 +10,7 @@ use tidegate_pool::{
     Growth, ImmediateExecutor, OrderedView, OrderedViewError, PoolPolicy, WorkerPool,
 };
 use tidegate_promise::promise_on;
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, Stop};
 
 use crate::strategies::Kind;
 use crate::{hits, on};
@@ -31,15 +31,9 @@ fn tight(clock: &ManualClock) -> WorkerPool {
 
 /// Keeps one thread of the pool busy until the gate is opened.
 fn hold_thread(pool: &WorkerPool) -> Gate {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    pool.execute(move || {
-        here.open();
-        gate.wait();
-    })
-    .unwrap();
-    arrived.wait();
-    go_on
+    let stop = Stop::new();
+    pool.execute(stop.closure()).unwrap();
+    stop.reached()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tidegate_loop::internal::{Driver, DriverView};
 use tidegate_loop::{EventLoop, EventLoopGroup, Lifecycle, Quiet, RoamingConfig};
 use tidegate_pool::WorkerPool;
 use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
-use tidegate_testkit::{Gate, Log, explode, rounds, until};
+use tidegate_testkit::{Log, Stop, explode, rounds, until};
 
 use crate::{SECOND, builder, end, hold, home, on, watched};
 
@@ -65,14 +65,10 @@ fn a_dump_shows_the_thread_the_queue_and_the_timers() {
 fn a_stuck_loop_is_described_with_its_task_and_its_age() {
     let (home, clock) = home();
     clock.jump(SECOND);
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    let task = Task::named("compact", move || {
-        here.open();
-        gate.wait();
-    });
+    let stop = Stop::new();
+    let task = Task::named("compact", stop.closure());
     home.execute_task(task).unwrap();
-    arrived.wait();
+    stop.reached();
     for _ in 0..10 {
         home.execute(|| ()).unwrap();
     }
@@ -93,7 +89,7 @@ fn a_stuck_loop_is_described_with_its_task_and_its_age() {
         assert!(text(&asked, "not_listed").contains("did not answer within 1s"));
         assert_eq!(text(&asked, "runs"), "compact");
     });
-    go_on.open();
+    stop.go_on();
     home.settle();
     assert_agrees(&home);
 }
@@ -242,14 +238,10 @@ fn a_roaming_loop_shows_its_strategy_and_the_tasks_that_run_elsewhere() {
     let config = RoamingConfig::new(Arc::new(pool.unwrap()));
     let config = config.late(&Monitor::start("io").unwrap());
     let home = EventLoop::builder("roams").build_roaming(&config).unwrap();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    let task = Task::named("blocks", move || {
-        here.open();
-        gate.wait();
-    });
+    let stop = Stop::new();
+    let task = Task::named("blocks", stop.closure());
     home.execute_task(task).unwrap();
-    arrived.wait();
+    stop.reached();
     // Another thread drives the loop meanwhile, and answers.
     let dump = home.dump_async().wait().unwrap();
     assert_eq!(count(&dump, "tasks_elsewhere"), 1);
@@ -259,7 +251,7 @@ fn a_roaming_loop_shows_its_strategy_and_the_tasks_that_run_elsewhere() {
         (strategy.name(), text(strategy, "executor")),
         ("Adaptive", "workers")
     );
-    go_on.open();
+    stop.go_on();
     home.shutdown(Quiet::none(SECOND * 60)).wait().unwrap();
     let dump = home.dump();
     assert_eq!(text(&dump, "state"), "terminated");

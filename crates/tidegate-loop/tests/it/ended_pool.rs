@@ -8,7 +8,7 @@ use tidegate_core::{Executor, ManualClock, Task};
 use tidegate_loop::{EventLoop, Quiet, Roaming};
 use tidegate_pool::WorkerPool;
 use tidegate_pool::strategy::{ProduceConsume, Strategy};
-use tidegate_testkit::{Counter, DropCount, Gate, until};
+use tidegate_testkit::{Counter, DropCount, Gate, Stop, until};
 
 use crate::strategies::{KINDS, Kind};
 use crate::{SECOND, hits, hold, home};
@@ -34,15 +34,9 @@ fn roaming(
 
 /// Keeps one thread of the pool busy until the gate is opened.
 fn hold_thread(pool: &WorkerPool) -> Gate {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    pool.execute(move || {
-        here.open();
-        gate.wait();
-    })
-    .unwrap();
-    arrived.wait();
-    go_on
+    let stop = Stop::new();
+    pool.execute(stop.closure()).unwrap();
+    stop.reached()
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tidegate_core::{ManualClock, Task, ThreadBuilder};
 use tidegate_loop::{EventLoop, EventLoopGroup, Quiet, ShutdownError};
 use tidegate_pool::{NotStartedError, WorkerPool};
 use tidegate_promise::{Completion, Failure, Outcome, WaitError};
-use tidegate_testkit::{Counter, Gate, Log, until};
+use tidegate_testkit::{Counter, Gate, Log, Stop, until};
 
 use crate::{SECOND, UnhandledLog, builder, end, hits, hold, home};
 
@@ -119,40 +119,35 @@ fn a_timer_of_one_nanosecond_is_not_early() {
 #[test]
 fn a_stuck_hook_is_named() {
     let (home, clock) = home();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let stop = Stop::new();
     home.submit(|| ()).unwrap().wait().unwrap();
-    home.add_shutdown_hook("say goodbye", move || {
-        here.open();
-        gate.wait();
-    })
-    .unwrap();
+    home.add_shutdown_hook("say goodbye", stop.closure())
+        .unwrap();
     let ended = home.shutdown(Quiet::none(SECOND));
-    arrived.wait();
+    stop.reached();
     clock.await_sleepers(1);
     clock.jump(SECOND * 20);
     let why = ended.wait().unwrap_err().to_string();
-    go_on.open();
+    stop.go_on();
     assert!(why.contains("hook say goodbye"), "{why}");
 }
 
 #[test]
 fn a_stuck_listener_is_not_called_the_driver() {
     let (home, clock) = home();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     let (promise, answer) = home.promise::<u32>();
     answer.on_complete(move |_| {
-        here.open();
-        gate.wait();
+        inside();
     });
     promise.succeed(7).unwrap();
-    arrived.wait();
+    stop.reached();
     let ended = home.shutdown(Quiet::none(SECOND));
     clock.await_sleepers(1);
     clock.jump(SECOND * 20);
     let why = ended.wait().unwrap_err().to_string();
-    go_on.open();
+    stop.go_on();
     assert!(why.contains("a listener or a future"), "{why}");
 }
 
@@ -283,15 +278,14 @@ fn never_began<T: std::fmt::Debug>(waited: Result<T, WaitError<Failure>>) -> boo
 /// Makes the event loop stuck in a task until the gate opens. Returns the gate and the completion
 /// of that task.
 fn stuck(home: &EventLoop) -> (Gate, Completion<u32>) {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     let held = home.submit(move || {
-        here.open();
-        gate.wait();
+        inside();
         1
     });
-    arrived.wait();
-    (go_on, held.unwrap())
+    stop.reached();
+    (stop.gate(), held.unwrap())
 }
 
 #[test]
@@ -419,21 +413,20 @@ fn a_stuck_loop_does_not_cost_a_group_what_the_others_hand_back() {
 #[test]
 fn waiters_for_a_job_that_a_pool_abandoned_are_notified() {
     let pool = WorkerPool::builder("workers").max(1).build().unwrap();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     let held = pool.submit(move || {
-        here.open();
-        gate.wait();
+        inside();
         1
     });
-    arrived.wait();
+    stop.reached();
     let [early, late] = [(); 2].map(|()| pool.submit(|| 7).unwrap());
     thread::scope(|scope| {
         let waits = scope.spawn(move || early.wait());
         let report = pool.shutdown(std::time::Duration::ZERO).wait().unwrap();
         assert_eq!((report.handed_back.len(), report.stuck.len()), (2, 1));
         assert!(never_began(waits.join().unwrap()) && never_began(late.wait()));
-        go_on.open();
+        stop.go_on();
         assert_eq!(held.unwrap().wait().unwrap(), 1, "this one has begun");
     });
 }

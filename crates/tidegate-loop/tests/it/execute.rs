@@ -10,7 +10,7 @@ use tidegate_core::internal::at_thread_exit;
 use tidegate_core::thread::{ThreadJob, ThreadState};
 use tidegate_core::{ManualClock, RejectReason, Task, ThreadBuilder};
 use tidegate_loop::{EventLoop, Lifecycle, Quiet};
-use tidegate_testkit::{Counter, DropCount, Gate, Log};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop};
 
 use crate::{SECOND, builder, end, hits, hold, home, watched};
 
@@ -187,17 +187,16 @@ fn a_task_cancelled_before_it_starts_never_runs() {
 #[test]
 fn a_task_that_has_started_cannot_be_cancelled() {
     let (home, _clock) = home();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     let answer = home.submit(move || {
-        here.open();
-        gate.wait();
+        inside();
         7
     });
     let answer = answer.unwrap();
-    arrived.wait();
+    stop.reached();
     assert!(!answer.is_cancellable() && !answer.cancel());
-    go_on.open();
+    stop.go_on();
     assert_eq!(answer.wait().unwrap(), 7);
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_core::Blocking;
 use tidegate_core::{ManualClock, RejectReason, Rejected, Task};
 use tidegate_loop::{BuildError, EventLoop, Quiet, RejectPolicy};
-use tidegate_testkit::{Counter, Gate, Log, until};
+use tidegate_testkit::{Counter, Gate, Log, Stop, until};
 
 use crate::{SECOND, builder, hits, hold, on};
 
@@ -260,20 +260,15 @@ fn room_appears_after_the_task_that_runs_not_after_the_batch() {
     let clock = ManualClock::new();
     let home = bounded(&clock, RejectPolicy::Fail);
     let first = hold(&home);
-    let (arrived, second) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), second.clone());
-    home.execute(move || {
-        here.open();
-        gate.wait();
-    })
-    .unwrap();
+    let stop = Stop::new();
+    home.execute(stop.closure()).unwrap();
     while home.execute(|| ()).is_ok() {}
     first.open();
-    arrived.wait();
+    stop.reached();
     // The first task and this one were taken in one batch. Because of the refusal above, the event
     // loop published its progress in between.
     home.execute(|| ()).unwrap();
-    second.open();
+    stop.go_on();
     home.settle();
 }
 

@@ -11,7 +11,7 @@ use tidegate_loop::{
 use tidegate_pool::TryExecutor;
 use tidegate_pool::strategy::{Monitor, Strategy};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Counter, Gate, Log, until};
+use tidegate_testkit::{Counter, Gate, Log, Stop, until};
 
 use crate::manual_executor::ManualExecutor;
 use crate::strategies::{HAND_OVER, KINDS, Kind, pool};
@@ -69,17 +69,13 @@ fn tasks_timers_timeouts_and_futures_run() {
 fn a_task_that_blocks_does_not_hold_up_the_next() {
     for kind in HAND_OVER {
         let home = on(pool(3), kind);
-        let (arrived, go_on) = (Gate::new(), Gate::new());
-        let (here, until) = (arrived.clone(), go_on.clone());
-        let blocked = home.submit(move || {
-            here.open();
-            until.wait();
-        });
-        arrived.wait();
+        let stop = Stop::new();
+        let blocked = home.submit(stop.closure());
+        stop.reached();
         for number in 0..10 {
             assert_eq!(home.submit(move || number).unwrap().wait().unwrap(), number);
         }
-        go_on.open();
+        stop.go_on();
         blocked.unwrap().wait().unwrap();
         let counts = home.strategy().metrics();
         assert!(counts.tasks() >= 11, "{counts}");
@@ -154,16 +150,12 @@ fn a_loop_that_only_produces_gives_every_task_away_and_keeps_its_thread() {
     let producing = home.submit(|| ()).unwrap();
     producing.wait().unwrap();
     // One of the two threads produces. If it ran a task itself, the next task would not run.
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, until) = (arrived.clone(), go_on.clone());
-    let blocked = home.submit(move || {
-        here.open();
-        until.wait();
-    });
-    arrived.wait();
+    let stop = Stop::new();
+    let blocked = home.submit(stop.closure());
+    stop.reached();
     let own = home.schedule(Duration::ZERO, || 7).unwrap();
     assert_eq!(own.wait().unwrap(), 7, "the loop goes on");
-    go_on.open();
+    stop.go_on();
     blocked.unwrap().wait().unwrap();
     let counts = home.strategy().metrics();
     assert_eq!((counts.pec, counts.tasks()), (2, 2), "{counts}");
@@ -265,14 +257,9 @@ fn a_panic_is_the_loops_to_report() {
 fn the_end_waits_for_a_task_that_is_out() {
     for kind in KINDS {
         let home = on(pool(3), kind);
-        let (arrived, go_on) = (Gate::new(), Gate::new());
-        let (here, until) = (arrived.clone(), go_on.clone());
-        home.execute(move || {
-            here.open();
-            until.wait();
-        })
-        .unwrap();
-        arrived.wait();
+        let stop = Stop::new();
+        home.execute(stop.closure()).unwrap();
+        stop.reached();
         let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
         // Under `ProduceConsume` the loop does nothing while the task blocks.
         if kind != Kind::Pc {
@@ -280,7 +267,7 @@ fn the_end_waits_for_a_task_that_is_out() {
             assert_eq!(meanwhile.unwrap_or(7), 7);
         }
         assert!(!over.is_done(), "{kind:?}");
-        go_on.open();
+        stop.go_on();
         over.wait().unwrap();
     }
 }
@@ -289,20 +276,15 @@ fn the_end_waits_for_a_task_that_is_out() {
 fn the_end_does_not_wait_longer_than_its_timeout() {
     for kind in HAND_OVER {
         let home = on(pool(3), kind);
-        let (arrived, go_on) = (Gate::new(), Gate::new());
-        let (here, until) = (arrived.clone(), go_on.clone());
-        home.execute(move || {
-            here.open();
-            until.wait();
-        })
-        .unwrap();
-        arrived.wait();
+        let stop = Stop::new();
+        home.execute(stop.closure()).unwrap();
+        stop.reached();
         let over = home.shutdown(Quiet::none(Duration::ZERO)).wait();
         assert!(
             matches!(over, Err(WaitError::Failed(ShutdownError::Stuck { .. }))),
             "{kind:?}: {over:?}"
         );
-        go_on.open();
+        stop.go_on();
     }
 }
 

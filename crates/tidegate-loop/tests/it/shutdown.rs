@@ -12,7 +12,7 @@ use tidegate_loop::internal::Driver;
 use tidegate_loop::{EventLoop, Lifecycle, Quiet, ShutdownError, ShutdownReport};
 use tidegate_pool::NotStartedError;
 use tidegate_promise::{Outcome, SharedCompletion, WaitError};
-use tidegate_testkit::{Counter, DropCount, Gate, Log, until};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop, until};
 
 use crate::{SECOND, builder, end, hits, hold, home, on, watched};
 
@@ -294,14 +294,10 @@ fn escalation_reaches_a_loop_that_is_busy() {
 #[test]
 fn a_stuck_task_fails_termination_and_what_was_behind_it_comes_back() {
     let (home, clock) = home();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    let task = Task::named("compact", move || {
-        here.open();
-        gate.wait();
-    });
+    let stop = Stop::new();
+    let task = Task::named("compact", stop.closure());
     home.execute_task(task).unwrap();
-    arrived.wait();
+    stop.reached();
     let ran = Counter::new();
     for _ in 0..3 {
         let ran = ran.clone();
@@ -329,7 +325,7 @@ fn a_stuck_task_fails_termination_and_what_was_behind_it_comes_back() {
     assert!(why.to_string().contains("task `compact` has not returned"));
     assert!(handed_back.is_empty() && home.is_shutdown() && !home.is_terminated());
     assert_eq!(home.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
-    go_on.open();
+    stop.go_on();
     until("the loop has terminated", || home.is_terminated());
     for task in handed_back.take() {
         task.run();

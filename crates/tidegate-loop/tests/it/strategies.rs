@@ -16,7 +16,7 @@ use tidegate_pool::strategy::{
 };
 use tidegate_pool::{TryExecutor, WorkerPool};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Counter, Gate, Log, until};
+use tidegate_testkit::{Counter, Gate, Log, Stop, until};
 
 use crate::SECOND;
 
@@ -76,15 +76,10 @@ fn roams(kind: Kind, threads: usize) -> EventLoop<Roaming> {
 
 /// Keeps a task of the loop blocked until the gate is opened.
 fn block(home: &EventLoop<Roaming>) -> Gate {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, until) = (arrived.clone(), go_on.clone());
-    let task = Task::named("blocks", move || {
-        here.open();
-        until.wait();
-    });
+    let stop = Stop::new();
+    let task = Task::named("blocks", stop.closure());
     home.execute_task(task).unwrap();
-    arrived.wait();
-    go_on
+    stop.reached()
 }
 
 fn end(home: &EventLoop<Roaming>) {
@@ -286,20 +281,14 @@ fn a_helper_that_waits_for_a_thread_delays_the_loop_until_it_has_one() {
     let home = EventLoop::builder("roams").build_roaming(&config).unwrap();
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
     // The other thread of the pool is busy, so the helper waits in the queue.
-    let (arrived, free) = (Gate::new(), Gate::new());
-    let (here, until) = (arrived.clone(), free.clone());
-    workers
-        .execute(move || {
-            here.open();
-            until.wait();
-        })
-        .unwrap();
-    arrived.wait();
+    let stop = Stop::new();
+    workers.execute(stop.closure()).unwrap();
+    stop.reached();
     let go_on = block(&home);
     let next = home.submit(|| 7).unwrap();
     assert!(home.strategy().metrics().helpers > 0);
     assert!(!next.is_done());
-    free.open();
+    stop.go_on();
     assert_eq!(next.wait().unwrap(), 7, "the helper has come");
     go_on.open();
     end(&home);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, ManualTicker, Task, ThreadBuilder, Ticker};
 use tidegate_loop::{EventLoop, Quiet, Recovered, Stall, Watchdog, WatchdogBuilder, WatchdogError};
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, Stop};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -39,17 +39,20 @@ fn watchdog(log: &Log<Reported>) -> (WatchdogBuilder, ManualTicker) {
     (builder, steps)
 }
 
+/// Watches an event loop with such a watchdog.
+fn watch(home: &EventLoop) -> (Log<Reported>, ManualTicker, Watchdog) {
+    let log = Log::new();
+    let (builder, steps) = watchdog(&log);
+    let watchdog = builder.watch(home).build();
+    (log, steps, watchdog.expect("the threshold is not zero"))
+}
+
 /// Keeps the event loop in a task called `compact` until the returned gate is opened.
 fn hold(home: &EventLoop) -> Gate {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    let task = Task::named("compact", move || {
-        here.open();
-        gate.wait();
-    });
+    let stop = Stop::new();
+    let task = Task::named("compact", stop.closure());
     home.execute_task(task).expect("the loop has room");
-    arrived.wait();
-    go_on
+    stop.reached()
 }
 
 /// Returns an event loop on a manual clock, so that a test can wait until it sleeps.
@@ -67,10 +70,8 @@ fn let_go(home: &EventLoop, gate: &Gate) {
 
 #[test]
 fn reports_at_the_threshold_and_whenever_the_age_doubles() {
-    let log = Log::new();
-    let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let watchdog = builder.watch(&home).build().unwrap();
+    let (log, steps, watchdog) = watch(&home);
     let gate = hold(&home);
     steps.tick(SECOND); // seen for the first time
     steps.tick(SECOND);
@@ -88,10 +89,8 @@ fn reports_at_the_threshold_and_whenever_the_age_doubles() {
 
 #[test]
 fn a_long_tick_is_reported_once() {
-    let log = Log::new();
-    let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let _watchdog = builder.watch(&home).build().unwrap();
+    let (log, steps, _watchdog) = watch(&home);
     let gate = hold(&home);
     steps.tick(SECOND);
     steps.tick(100 * SECOND);
@@ -105,10 +104,8 @@ fn a_long_tick_is_reported_once() {
 
 #[test]
 fn reports_a_recovery_once() {
-    let log = Log::new();
-    let (builder, steps) = watchdog(&log);
     let home = manual("home");
-    let watchdog = builder.watch(&home).build().unwrap();
+    let (log, steps, watchdog) = watch(&home);
     let gate = hold(&home);
     steps.tick(SECOND);
     steps.tick(3 * SECOND);
@@ -132,22 +129,16 @@ fn reports_a_recovery_once() {
 
 #[test]
 fn the_next_task_being_stuck_is_a_stall_of_its_own() {
-    let log = Log::new();
-    let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let _watchdog = builder.watch(&home).build().unwrap();
+    let (log, steps, _watchdog) = watch(&home);
     let first = hold(&home);
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    let next = Task::named("index", move || {
-        here.open();
-        gate.wait();
-    });
+    let stop = Stop::new();
+    let next = Task::named("index", stop.closure());
     home.execute_task(next).unwrap();
     steps.tick(SECOND);
     steps.tick(2 * SECOND);
     first.open();
-    arrived.wait();
+    stop.reached();
     steps.tick(SECOND);
     steps.tick(2 * SECOND);
     let reported = log.take();
@@ -157,7 +148,7 @@ fn the_next_task_being_stuck_is_a_stall_of_its_own() {
         Reported::Stuck(2, "index", 2),
     ];
     assert_eq!(reported, expected);
-    go_on.open();
+    stop.go_on();
 }
 
 #[test]
@@ -186,10 +177,8 @@ fn a_sleeping_loop_is_never_reported() {
 
 #[test]
 fn a_busy_loop_is_not_stuck() {
-    let log = Log::new();
-    let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let _watchdog = builder.watch(&home).build().unwrap();
+    let (log, steps, _watchdog) = watch(&home);
     for _ in 0..20 {
         // Busy at every check, each time with another task.
         let gate = hold(&home);
@@ -201,19 +190,16 @@ fn a_busy_loop_is_not_stuck() {
 
 #[test]
 fn a_stuck_listener_is_reported_without_a_name() {
-    let log = Log::new();
-    let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let _watchdog = builder.watch(&home).build().unwrap();
+    let (log, steps, _watchdog) = watch(&home);
     let (promise, answer) = home.promise::<u32>();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     answer.on_complete(move |_| {
-        here.open();
-        gate.wait();
+        inside();
     });
     promise.succeed(1).unwrap();
-    arrived.wait();
+    stop.reached();
     steps.tick(SECOND);
     steps.tick(2 * SECOND);
     let reported = log.take();
@@ -221,7 +207,7 @@ fn a_stuck_listener_is_reported_without_a_name() {
         matches!(reported[..], [Reported::Stuck(2, task, _)] if task.contains("listener")),
         "{reported:?}"
     );
-    go_on.open();
+    stop.go_on();
 }
 
 #[test]
@@ -285,10 +271,8 @@ fn a_callback_that_panics_is_contained() {
 
 #[test]
 fn loops_that_end_are_forgotten() {
-    let log = Log::new();
-    let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let watchdog = builder.watch(&home).build().unwrap();
+    let (log, steps, watchdog) = watch(&home);
     let gate = hold(&home);
     steps.tick(SECOND);
     steps.tick(2 * SECOND);
@@ -326,10 +310,8 @@ fn more_loops_can_be_watched_later() {
 
 #[test]
 fn a_dropped_watchdog_takes_its_word_back() {
-    let log = Log::new();
-    let (builder, steps) = watchdog(&log);
     let home = EventLoop::builder("home").build().unwrap();
-    let watchdog = builder.watch(&home).build().unwrap();
+    let (log, steps, watchdog) = watch(&home);
     let gate = hold(&home);
     steps.tick(SECOND);
     steps.tick(2 * SECOND);

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, enter, is_current};
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 use tidegate_promise::{Completion, Promise, promise_on};
-use tidegate_testkit::{Counter, Gate, Log, until};
+use tidegate_testkit::{Counter, Gate, Log, Stop, until};
 
 /// A loop with one thread that must not block, or a pool of threads that may.
 pub(crate) struct Loop {
@@ -109,14 +109,9 @@ impl Loop {
 
     /// Blocks the loop until the returned gate is opened.
     pub(crate) fn hold(&self) -> Gate {
-        let (arrived, go_on) = (Gate::new(), Gate::new());
-        let (here, gate) = (arrived.clone(), go_on.clone());
-        self.spawn(move || {
-            here.open();
-            gate.wait();
-        });
-        arrived.wait();
-        go_on
+        let stop = Stop::new();
+        self.spawn(stop.closure());
+        stop.reached()
     }
 
     /// Runs the queued work, then refuses everything.

@@ -31,6 +31,24 @@ fn dispatcher(core: usize, max: usize, growth: Growth, reserved: usize) -> Plain
     Dispatcher::new(VecDeque::new(), limits, reserved)
 }
 
+/// What became of a job.
+#[derive(Debug, PartialEq, Eq)]
+enum Placed {
+    Handed,
+    Start(u32),
+    Queue(u32),
+    Full(u32),
+}
+
+fn place(dispatcher: &Plain, job: u32, has_room: bool, urgent: bool) -> Placed {
+    match dispatcher.turn().place(job, has_room, urgent) {
+        Dispatch::Handed(_) => Placed::Handed,
+        Dispatch::Start(job) => Placed::Start(job),
+        Dispatch::Queue(job) => Placed::Queue(job),
+        Dispatch::Full(job) => Placed::Full(job),
+    }
+}
+
 /// Counts a thread and registers it as idle.
 fn worker(dispatcher: &Plain) -> Arc<WorkerSlot<u32>> {
     let worker_slot = Arc::new(WorkerSlot::new());
@@ -52,46 +70,22 @@ fn the_newest_idle_worker_is_taken_first() {
     let seats: Vec<_> = (0..3).map(|_| worker(&dispatcher)).collect();
     // The first worker spins and stays on top; the others are inserted below it, newest last.
     for (job, at) in [(1, 0), (2, 2), (3, 1)] {
-        assert!(matches!(
-            dispatcher.turn().place(job, true, false),
-            Dispatch::Handed(_)
-        ));
+        assert_eq!(place(&dispatcher, job, true, false), Placed::Handed);
         assert_eq!(seats[at].try_take(), Some(job));
     }
-    assert!(matches!(
-        dispatcher.turn().place(4, true, false),
-        Dispatch::Start(4)
-    ));
+    assert_eq!(place(&dispatcher, 4, true, false), Placed::Start(4));
     assert_eq!(dispatcher.tally().threads, 4);
-    assert!(matches!(
-        dispatcher.turn().place(5, true, false),
-        Dispatch::Queue(5)
-    ));
-    assert!(matches!(
-        dispatcher.turn().place(6, false, false),
-        Dispatch::Full(6)
-    ));
+    assert_eq!(place(&dispatcher, 5, true, false), Placed::Queue(5));
+    assert_eq!(place(&dispatcher, 6, false, false), Placed::Full(6));
 }
 
 #[test]
 fn queue_first_grows_when_the_queue_is_full() {
     let dispatcher = dispatcher(1, 2, Growth::QueueFirst, 0);
-    assert!(matches!(
-        dispatcher.turn().place(1, true, false),
-        Dispatch::Start(1)
-    ));
-    assert!(matches!(
-        dispatcher.turn().place(2, true, false),
-        Dispatch::Queue(2)
-    ));
-    assert!(matches!(
-        dispatcher.turn().place(3, false, false),
-        Dispatch::Start(3)
-    ));
-    assert!(matches!(
-        dispatcher.turn().place(4, false, false),
-        Dispatch::Full(4)
-    ));
+    assert_eq!(place(&dispatcher, 1, true, false), Placed::Start(1));
+    assert_eq!(place(&dispatcher, 2, true, false), Placed::Queue(2));
+    assert_eq!(place(&dispatcher, 3, false, false), Placed::Start(3));
+    assert_eq!(place(&dispatcher, 4, false, false), Placed::Full(4));
 }
 
 /// Waits until the worker of `worker_slot` sleeps.
@@ -111,15 +105,9 @@ fn a_sleeper_on_its_way_holds_back_the_next_wakeup_while_there_is_room() {
         });
         let handed = dispatcher.turn().place(1, true, false);
         assert!(matches!(&handed, Dispatch::Handed(wake) if wake.is_asleep()));
-        assert!(matches!(
-            dispatcher.turn().place(2, true, false),
-            Dispatch::Queue(2)
-        ));
+        assert_eq!(place(&dispatcher, 2, true, false), Placed::Queue(2));
         // The queue is full: the other worker is taken at once.
-        assert!(matches!(
-            dispatcher.turn().place(3, false, false),
-            Dispatch::Handed(_)
-        ));
+        assert_eq!(place(&dispatcher, 3, false, false), Placed::Handed);
         drop(handed);
         let slept = threads.map(|thread| thread.join().expect("it does not panic"));
         let given = |job| SlotWait::Given { job, asleep: true };
@@ -198,10 +186,7 @@ fn a_wakeup_is_put_off_for_a_busy_worker_that_comes_at_once() {
                 "nothing is owed"
             );
         }
-        assert!(matches!(
-            dispatcher.turn().place(7, true, false),
-            Dispatch::Handed(_)
-        ));
+        assert_eq!(place(dispatcher, 7, true, false), Placed::Handed);
         7
     });
 }
@@ -238,10 +223,7 @@ fn wakeups_are_not_put_off_in_vain_again_and_again() {
             );
         }
         assert!((30..=40).contains(&deferred), "{deferred}");
-        assert!(matches!(
-            dispatcher.turn().place(7, true, false),
-            Dispatch::Handed(_)
-        ));
+        assert_eq!(place(dispatcher, 7, true, false), Placed::Handed);
         7
     });
 }
@@ -351,10 +333,7 @@ fn a_worker_whose_time_is_up_takes_what_waits_instead_of_leaving() {
 #[test]
 fn a_thread_that_could_not_be_started_is_replaced_by_an_idle_one() {
     let dispatcher = dispatcher(0, 2, Growth::ThreadsFirst, 0);
-    assert!(matches!(
-        dispatcher.turn().place(1, true, false),
-        Dispatch::Start(1)
-    ));
+    assert_eq!(place(&dispatcher, 1, true, false), Placed::Start(1));
     let worker_slot = worker(&dispatcher);
     dispatcher.turn().push_back(2);
     assert!(dispatcher.turn().not_started(false).is_none(), "it spins");
@@ -369,22 +348,10 @@ fn a_thread_that_could_not_be_started_is_replaced_by_an_idle_one() {
 #[test]
 fn an_urgent_job_gets_a_thread_beyond_the_core() {
     let dispatcher = dispatcher(1, 2, Growth::QueueFirst, 0);
-    assert!(matches!(
-        dispatcher.turn().place(1, true, false),
-        Dispatch::Start(1)
-    ));
-    assert!(matches!(
-        dispatcher.turn().place(2, true, false),
-        Dispatch::Queue(2)
-    ));
-    assert!(matches!(
-        dispatcher.turn().place(3, true, true),
-        Dispatch::Start(3)
-    ));
-    assert!(matches!(
-        dispatcher.turn().place(4, true, true),
-        Dispatch::Queue(4)
-    ));
+    assert_eq!(place(&dispatcher, 1, true, false), Placed::Start(1));
+    assert_eq!(place(&dispatcher, 2, true, false), Placed::Queue(2));
+    assert_eq!(place(&dispatcher, 3, true, true), Placed::Start(3));
+    assert_eq!(place(&dispatcher, 4, true, true), Placed::Queue(4));
 }
 
 #[test]
@@ -404,10 +371,7 @@ fn queue_first_begins_with_one_thread_and_counts_leased_ones_apart() {
 fn the_reserve_is_used_before_a_job_waits() {
     let dispatcher = dispatcher(1, 1, Growth::QueueFirst, 1);
     let worker_slot = worker(&dispatcher);
-    assert!(matches!(
-        dispatcher.turn().place(1, true, false),
-        Dispatch::Handed(_)
-    ));
+    assert_eq!(place(&dispatcher, 1, true, false), Placed::Handed);
     assert_eq!(worker_slot.try_take(), Some(1));
     assert!(dispatcher.claim(2).is_err());
 }
@@ -453,10 +417,7 @@ fn dismissed_workers_leave_what_they_have_not_begun() {
     ];
     assert_eq!(dispatcher.reserve().available(), 1);
     for _ in 0..2 {
-        assert!(matches!(
-            dispatcher.turn().place(1, true, false),
-            Dispatch::Handed(_)
-        ));
+        assert_eq!(place(&dispatcher, 1, true, false), Placed::Handed);
     }
     let seats = [begun, given, reserved];
     let taken: Vec<_> = seats

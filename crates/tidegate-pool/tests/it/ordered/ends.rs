@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_core::{Executor, ManualClock, RejectReason, Task};
 use tidegate_pool::{NotStartedError, OrderedView, WorkerPool};
 use tidegate_promise::Outcome;
-use tidegate_testkit::{Counter, DropCount, Gate, Log, model, until};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop, model, until};
 
 use crate::{SECOND, hits};
 
@@ -23,14 +23,9 @@ fn pool_and_view(threads: usize, clock: &ManualClock) -> (WorkerPool, OrderedVie
 
 /// Keeps a thread busy until the returned gate is opened.
 fn hold(execute: impl FnOnce(Task)) -> Gate {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    execute(Task::new(move || {
-        here.open();
-        gate.wait();
-    }));
-    arrived.wait();
-    go_on
+    let stop = Stop::new();
+    execute(Task::new(stop.closure()));
+    stop.reached()
 }
 
 pub(super) fn hold_pool(pool: &WorkerPool) -> Gate {
@@ -296,12 +291,8 @@ fn a_late_end_of_the_last_thread_does_not_fail_the_tasks_of_a_turn_that_was_take
     let clock = ManualClock::new();
     let (pool, view) = pool_and_view(2, &clock);
     let gates = [hold_pool(&pool), hold_pool(&pool)];
-    let (inside, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (inside.clone(), go_on.clone());
-    let first = move || {
-        here.open();
-        gate.wait();
-    };
+    let stop = Stop::new();
+    let first = stop.closure();
     view.execute(first).unwrap();
     let due = view.schedule(SECOND, || 7).unwrap();
     clock.jump(SECOND);
@@ -310,12 +301,12 @@ fn a_late_end_of_the_last_thread_does_not_fail_the_tasks_of_a_turn_that_was_take
     assert_eq!(report.stuck.len(), 2);
     std::thread::scope(|scope| {
         scope.spawn(|| report.handed_back.take().into_iter().for_each(Task::run));
-        inside.wait();
+        stop.reached();
         gates.iter().for_each(Gate::open);
         until("the threads have ended", || pool.metrics().threads == 0);
         assert!(!view.has_abandoned_tasks(), "its tasks will run");
         let waiter = scope.spawn(move || due.wait());
-        go_on.open();
+        stop.go_on();
         assert_eq!(waiter.join().unwrap().unwrap(), 7);
     });
     assert!(view.handed_back().is_empty());

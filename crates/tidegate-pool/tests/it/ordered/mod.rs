@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_core::{Executor, RejectReason, Task, ThreadBuilder};
 use tidegate_pool::{ImmediateExecutor, OrderedView, OrderedViewError, WorkerPool};
-use tidegate_testkit::{Counter, Gate, Log, model, until};
+use tidegate_testkit::{Counter, Gate, Log, Stop, model, until};
 
 use self::pool::Pool;
 
@@ -30,15 +30,9 @@ impl Deliver for LogSignal {
 
 /// Blocks the view until the returned gate is opened.
 fn hold(view: &OrderedView) -> Gate {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    view.execute(move || {
-        here.open();
-        gate.wait();
-    })
-    .expect("the view has room");
-    arrived.wait();
-    go_on
+    let stop = Stop::new();
+    view.execute(stop.closure()).expect("the view has room");
+    stop.reached()
 }
 
 #[test]

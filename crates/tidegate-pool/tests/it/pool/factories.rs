@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_core::thread::ThreadJob;
 use tidegate_core::{ManualClock, OnUnhandled, RejectReason, Rejected, Task, ThreadBuilder};
 use tidegate_pool::{DisplacedError, WorkerPool};
-use tidegate_testkit::{Counter, Gate, Log, until};
+use tidegate_testkit::{Counter, Log, Stop, until};
 
 use super::fixed;
 use crate::{SECOND, hits};
@@ -97,20 +97,15 @@ fn borrowed_threads_are_given_back_at_once() {
     let pool = fixed(&clock, 2, 8).borrow_threads(move |task: Task| lends.execute_task(task));
     let pool = pool.build().unwrap();
     let ran = Counter::new();
-    let (inside, go_on) = (Gate::new(), Gate::new());
-    let (here, until_open) = (inside.clone(), go_on.clone());
-    pool.execute(move || {
-        here.open();
-        until_open.wait();
-    })
-    .unwrap();
-    inside.wait();
+    let stop = Stop::new();
+    pool.execute(stop.closure()).unwrap();
+    stop.reached();
     for _ in 0..5 {
         pool.execute(hits(ran.clone())).unwrap();
     }
     ran.wait_for(5);
     assert!(pool.metrics().most_threads <= 2, "its own limit");
-    go_on.open();
+    stop.go_on();
     until("all threads are given back", || {
         lender.metrics().busy == 0 && pool.metrics().threads == 0
     });

@@ -9,7 +9,7 @@ use std::thread;
 use tidegate_core::thread::ThreadJob;
 use tidegate_core::{ManualClock, RejectReason, ThreadBuilder};
 use tidegate_pool::{DisplacedError, OrderedView};
-use tidegate_testkit::{Counter, Gate, until};
+use tidegate_testkit::{Counter, Gate, Stop, until};
 
 use super::fixed;
 use crate::{SECOND, hits};
@@ -32,20 +32,16 @@ fn factory(
 #[test]
 fn a_job_that_waits_for_a_thread_that_never_comes_is_told() {
     let clock = ManualClock::new();
-    let (asked, answer) = (Gate::new(), Gate::new());
-    let (here, go_on) = (asked.clone(), answer.clone());
-    let threads = factory(&Arc::new(AtomicBool::new(true)), move || {
-        here.open();
-        go_on.wait();
-    });
+    let stop = Stop::new();
+    let threads = factory(&Arc::new(AtomicBool::new(true)), stop.closure());
     let pool = fixed(&clock, 1, 4).threads(threads);
     let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
     thread::scope(|scope| {
         let first = scope.spawn(|| pool.execute(|| ()).unwrap_err().why());
-        asked.wait();
+        stop.reached();
         // The pool has a thread, as far as it knows.
         let second = pool.submit(|| ()).unwrap();
-        answer.open();
+        stop.go_on();
         assert_eq!(first.join().unwrap(), RejectReason::NoThread);
         let error = second.wait().unwrap_err().failure().expect("it failed");
         assert!(error.downcast_ref::<DisplacedError>().is_some(), "{error}");

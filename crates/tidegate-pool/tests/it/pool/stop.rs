@@ -9,7 +9,7 @@ use tidegate_core::{ManualClock, RejectReason, Task, ThreadBuilder};
 use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_pool::{OrderedView, WorkerPool};
 use tidegate_promise::{WaitError, promise};
-use tidegate_testkit::{Counter, DropCount, Gate, until};
+use tidegate_testkit::{Counter, DropCount, Gate, Stop, until};
 
 use super::{fixed, hold, hold_many, release};
 use crate::{SECOND, hits};
@@ -332,23 +332,17 @@ fn a_listener_of_the_stop_token_that_blocks_does_not_delay_the_end() {
     let pool = fixed(&clock, 1, 8).build().unwrap();
     let job = hold(&pool);
     pool.execute(|| ()).unwrap();
-    let (notified, go_on) = (Gate::new(), Gate::new());
-    let (tell, until_end) = (notified.clone(), go_on.clone());
+    let stop = Stop::new();
     let token = pool.shutdown_token();
-    token
-        .on_cancel(move || {
-            tell.open();
-            until_end.wait();
-        })
-        .forget();
+    token.on_cancel(stop.closure()).forget();
     let stopped = pool.shutdown(4 * SECOND);
     clock.await_sleepers(1);
     clock.jump(2 * SECOND);
-    notified.wait();
+    stop.reached();
     clock.jump(2 * SECOND);
     let report = stopped.wait().unwrap();
     assert_eq!((report.handed_back.len(), report.stuck.len()), (1, 1));
-    go_on.open();
+    stop.go_on();
     job.open();
 }
 
@@ -358,19 +352,18 @@ fn a_listener_of_the_end_that_blocks_keeps_no_thread() {
     let pool = fixed(&clock, 3, 8).build().unwrap();
     release(&clock, hold_many(&pool, 2));
     let job = hold(&pool);
-    let (notified, go_on) = (Gate::new(), Gate::new());
-    let (tell, until_over) = (notified.clone(), go_on.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     pool.termination().on_complete(move |_| {
-        tell.open();
-        until_over.wait();
+        inside();
     });
     thread::scope(|scope| {
         scope.spawn(|| pool.shutdown(Duration::ZERO));
-        notified.wait();
+        stop.reached();
         until("one thread is left", || pool.metrics().threads == 1);
         job.open();
         until("the pool has no thread", || pool.metrics().threads == 0);
-        go_on.open();
+        stop.go_on();
     });
 }
 

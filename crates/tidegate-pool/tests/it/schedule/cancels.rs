@@ -1,7 +1,7 @@
 //! Cancelling scheduled and periodic tasks.
 
 use tidegate_core::ManualClock;
-use tidegate_testkit::{Counter, DropCount, Gate, Log, rounds, spin_times, until};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop, rounds, spin_times, until};
 
 use super::{fixed, for_both, hold};
 use crate::{SECOND, hits};
@@ -45,18 +45,17 @@ fn a_task_that_is_queued_can_still_be_cancelled_and_a_running_one_cannot() {
     gate.open();
     clock.settle();
     assert_eq!(ran.count(), 0);
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     let running = pool.schedule(SECOND, move || {
-        here.open();
-        gate.wait();
+        inside();
         7
     });
     clock.jump(SECOND);
-    arrived.wait();
+    stop.reached();
     let running = running.unwrap();
     assert!(!running.cancel());
-    go_on.open();
+    stop.go_on();
     assert_eq!(running.wait().unwrap(), 7);
 }
 

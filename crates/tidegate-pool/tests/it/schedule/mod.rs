@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_core::{ManualClock, OnUnhandled, Rejected};
 use tidegate_pool::{Missed, OrderedView, PeriodError, WorkerPool, WorkerPoolBuilder};
 use tidegate_promise::Completion;
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Gate, Log, Stop};
 
 /// A pool on a manual clock, or a view over it.
 enum Target {
@@ -127,15 +127,9 @@ fn log_time(clock: &ManualClock, log: &Log<u64>) -> impl FnMut() + Send + 'stati
 
 /// Keeps one thread of the pool busy until the returned gate is opened.
 fn hold(pool: &WorkerPool) -> Gate {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    pool.execute(move || {
-        here.open();
-        gate.wait();
-    })
-    .unwrap();
-    arrived.wait();
-    go_on
+    let stop = Stop::new();
+    pool.execute(stop.closure()).unwrap();
+    stop.reached()
 }
 
 /// Returns a hook for unhandled errors, and its log.

@@ -9,7 +9,7 @@ use tidegate_core::{Executor, ManualClock, Task};
 use tidegate_pool::queue::JobList;
 use tidegate_pool::strategy::{ProduceConsume, Strategy};
 use tidegate_pool::{OrderedView, WorkerPool, WorkerPoolBuilder};
-use tidegate_testkit::{Counter, DropCount, Gate, Log, until};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop, until};
 
 use super::{AnyProducer, KINDS, Kind, make};
 use crate::{SECOND, hits};
@@ -42,21 +42,16 @@ fn busy(kind: Kind, change: impl FnOnce(WorkerPoolBuilder) -> WorkerPoolBuilder)
         None
     });
     let made = make(kind, producer, Arc::new(pool.clone()), drop);
-    let (begun, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (begun.clone(), go_on.clone());
-    pool.execute(move || {
-        here.open();
-        gate.wait();
-    })
-    .unwrap();
-    begun.wait();
+    let stop = Stop::new();
+    pool.execute(stop.closure()).unwrap();
+    stop.reached();
     made.strategy.dispatch().unwrap();
     pool.execute(hits(ran.clone())).unwrap();
     Busy {
         clock,
         pool,
         strategy: made.strategy,
-        go_on,
+        go_on: stop.gate(),
         polls,
         gone,
         ran,

@@ -9,7 +9,7 @@ use tidegate_core::thread::ThreadHandle;
 use tidegate_core::{Blocking, ManualTicker, ThreadBuilder, Ticker};
 use tidegate_pool::strategy::{Adaptive, Monitor, Strategy};
 use tidegate_pool::{Headroom, WorkerPool};
-use tidegate_testkit::{Counter, Gate, Log, until};
+use tidegate_testkit::{Counter, Gate, Log, Stop, until};
 
 use super::late::{Late, TICK, late};
 use super::{AnyProducer, Source};
@@ -210,18 +210,14 @@ impl Busy {
 
     /// Starts a thread that produces and runs a task that blocks until the gate opens.
     fn block_a_task(&self) -> (Gate, ThreadHandle) {
-        let (arrived, go_on) = (Gate::new(), Gate::new());
-        let (here, until) = (arrived.clone(), go_on.clone());
-        self.source.add(Blocking::May, move || {
-            here.open();
-            until.wait();
-        });
+        let stop = Stop::new();
+        self.source.add(Blocking::May, stop.closure());
         let strategy = self.strategy.clone();
         let driver = ThreadBuilder::new("driver").spawn(move || strategy.produce());
-        arrived.wait();
+        stop.reached();
         let counts = self.strategy.metrics();
         assert_eq!((counts.lent, counts.pec), (1, 0), "{counts}");
-        (go_on, driver.unwrap())
+        (stop.gate(), driver.unwrap())
     }
 
     fn end(self) {
