@@ -88,24 +88,15 @@ fn arrived(kind: Kind) {
 
 #[cfg(unix)]
 mod unix {
-    use std::ffi::{c_int, c_void};
-    use std::io;
-    use std::mem;
-    use std::os::fd::IntoRawFd;
+    use std::ffi::c_int;
+    use std::io::{self, Write};
     use std::os::unix::net::UnixStream;
-    use std::ptr;
-    use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+    use std::sync::OnceLock;
 
-    use super::{KINDS, Kind, arrived};
+    use super::{Kind, arrived};
 
-    type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-    type PlainHandler = extern "C" fn(c_int);
-
-    /// The descriptor to which the handler writes; stays open until the process ends.
-    static PIPE: AtomicI32 = AtomicI32::new(-1);
-    /// The handlers that were installed before ours; null if there was none.
-    static BEFORE: [AtomicPtr<c_void>; KINDS] = [const { AtomicPtr::new(ptr::null_mut()) }; KINDS];
-    static BEFORE_TAKES_INFO: [AtomicBool; KINDS] = [const { AtomicBool::new(false) }; KINDS];
+    /// The end to which the handler writes; stays open until the process ends.
+    static PIPE: OnceLock<UnixStream> = OnceLock::new();
 
     /// A pair of sockets is a pipe whose writing end can be made non-blocking by safe code.
     pub(super) type Reader = UnixStream;
@@ -113,38 +104,20 @@ mod unix {
     pub(super) fn open_pipe() -> io::Result<Reader> {
         let (reader, writer) = UnixStream::pair()?;
         writer.set_nonblocking(true)?;
-        PIPE.store(writer.into_raw_fd(), Ordering::Relaxed);
+        // It is empty: the pipe is created once.
+        let _ = PIPE.set(writer);
         Ok(reader)
     }
 
-    /// Installs the handler of `kind`. The kind must not have been registered before.
     pub(super) fn register(kind: Kind) -> io::Result<()> {
-        let number = number(kind);
-        // SAFETY: all zeroes is a valid `sigaction`: a number, an empty set, no flags.
-        let mut before: libc::sigaction = unsafe { mem::zeroed() };
-        // SAFETY: a null new action only reads the present one, which `before` can hold.
-        let read = unsafe { libc::sigaction(number, ptr::null(), &raw mut before) };
-        if read != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN {
-            let handler = ptr::with_exposed_provenance_mut(before.sa_sigaction);
-            let takes_info = before.sa_flags & libc::SA_SIGINFO != 0;
-            BEFORE_TAKES_INFO[kind.index()].store(takes_info, Ordering::Relaxed);
-            // ORDERING: Release pairs with the Acquire load in `pass_on`.
-            BEFORE[kind.index()].store(handler, Ordering::Release);
-        }
-        // SAFETY: as above.
-        let mut ours: libc::sigaction = unsafe { mem::zeroed() };
-        ours.sa_sigaction = (on_signal as Handler as *const c_void).expose_provenance();
-        ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-        // SAFETY: `on_signal` has the signature that `SA_SIGINFO` requires and does only what a
-        // handler may do, as argued there.
-        let set = unsafe { libc::sigaction(number, &raw const ours, ptr::null_mut()) };
-        if set != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(())
+        let action = move || {
+            arrived(kind);
+            // A full pipe already wakes the thread that waits.
+            let _ = PIPE.get().map(|mut pipe| pipe.write(&[0]));
+        };
+        // SAFETY: the action only adds to an atomic and makes one call to write, both of which a
+        // signal handler may do; the registry keeps errno and calls an earlier handler.
+        unsafe { signal_hook_registry::register(number(kind), action) }.map(drop)
     }
 
     fn number(kind: Kind) -> c_int {
@@ -153,65 +126,6 @@ mod unix {
             Kind::Interrupt => libc::SIGINT,
             Kind::Hangup => libc::SIGHUP,
             Kind::User1 => libc::SIGUSR1,
-        }
-    }
-
-    /// The handler of all signals. It allocates nothing, takes no lock and cannot panic: it changes
-    /// atomic words, and calls `write` and the handler that was there before.
-    extern "C" fn on_signal(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-        let kind = match number {
-            libc::SIGTERM => Kind::Terminate,
-            libc::SIGINT => Kind::Interrupt,
-            libc::SIGHUP => Kind::Hangup,
-            _ => Kind::User1,
-        };
-        arrived(kind);
-        announce();
-        pass_on(kind, number, info, context);
-    }
-
-    /// Writes a byte to the pipe, and leaves the error number of the interrupted code as it was.
-    fn announce() {
-        // SAFETY: the location of the calling thread's error number is valid as long as the thread.
-        let errno = unsafe { errno_location() };
-        // SAFETY: as above; a handler runs on the thread that it interrupts: nothing else writes.
-        let before = unsafe { *errno };
-        let byte = 0_u8;
-        // SAFETY: `byte` is one readable byte, and the descriptor stays open until the process
-        // ends. A handler may call `write`, which does not wait here.
-        unsafe { libc::write(PIPE.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
-        // SAFETY: as above.
-        unsafe { *errno = before };
-    }
-
-    #[cfg(any(target_os = "solaris", target_os = "illumos"))]
-    use libc::___errno as errno_location;
-    #[cfg(any(target_os = "android", target_os = "netbsd", target_os = "openbsd"))]
-    use libc::__errno as errno_location;
-    #[cfg(any(target_os = "linux", target_os = "emscripten", target_os = "hurd"))]
-    use libc::__errno_location as errno_location;
-    #[cfg(any(
-        target_vendor = "apple",
-        target_os = "freebsd",
-        target_os = "dragonfly"
-    ))]
-    use libc::__error as errno_location;
-
-    /// Calls the handler that was installed before ours, if there was one.
-    fn pass_on(kind: Kind, number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-        // ORDERING: Acquire pairs with the Release store in `register`.
-        let before = BEFORE[kind.index()].load(Ordering::Acquire);
-        if before.is_null() {
-            return;
-        }
-        if BEFORE_TAKES_INFO[kind.index()].load(Ordering::Relaxed) {
-            // SAFETY: the system had this address as a handler with `SA_SIGINFO`.
-            let handler = unsafe { mem::transmute::<*mut c_void, Handler>(before) };
-            handler(number, info, context);
-        } else {
-            // SAFETY: the system had this address as a handler without `SA_SIGINFO`.
-            let handler = unsafe { mem::transmute::<*mut c_void, PlainHandler>(before) };
-            handler(number);
         }
     }
 }
