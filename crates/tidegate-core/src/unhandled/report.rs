@@ -116,6 +116,46 @@ impl<'a> Unhandled<'a> {
             _ => None,
         }
     }
+
+    /// Returns the name of the task or the part, and the message.
+    pub(super) fn texts(&self) -> (&'a str, &'a str) {
+        match *self {
+            Self::TaskPanic { task, message } | Self::TaskRefused { task, message } => {
+                (task, message)
+            }
+            Self::PartFailed { part, message } => (part, message),
+            Self::ListenerPanic { message }
+            | Self::HookPanic { message }
+            | Self::ProducerPanic { message }
+            | Self::Strategy { message }
+            | Self::ChannelError { message }
+            | Self::AcceptPaused { message, .. }
+            | Self::Setting { message } => ("", message),
+            Self::ListenerFellBack | Self::LeftOut { .. } => ("", ""),
+        }
+    }
+
+    /// Returns the same error with other texts.
+    pub(super) fn with_texts<'b>(self, name: &'b str, message: &'b str) -> Unhandled<'b> {
+        let task = name;
+        match self {
+            Self::TaskPanic { .. } => Unhandled::TaskPanic { task, message },
+            Self::TaskRefused { .. } => Unhandled::TaskRefused { task, message },
+            Self::ListenerPanic { .. } => Unhandled::ListenerPanic { message },
+            Self::HookPanic { .. } => Unhandled::HookPanic { message },
+            Self::ProducerPanic { .. } => Unhandled::ProducerPanic { message },
+            Self::Strategy { .. } => Unhandled::Strategy { message },
+            Self::ChannelError { .. } => Unhandled::ChannelError { message },
+            Self::AcceptPaused { is_traced, .. } => Unhandled::AcceptPaused { message, is_traced },
+            Self::Setting { .. } => Unhandled::Setting { message },
+            Self::PartFailed { .. } => Unhandled::PartFailed {
+                part: name,
+                message,
+            },
+            Self::ListenerFellBack => Unhandled::ListenerFellBack,
+            Self::LeftOut { count } => Unhandled::LeftOut { count },
+        }
+    }
 }
 
 impl fmt::Display for Unhandled<'_> {

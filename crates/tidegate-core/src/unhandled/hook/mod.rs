@@ -286,7 +286,7 @@ impl Shared {
     fn call_counted(&self, report: &Report) {
         self.call(report);
         let mut queue = self.queue();
-        queue.delivered += u64::from(!matches!(report.error, OwnedUnhandled::LeftOut(_)));
+        queue.delivered += u64::from(!matches!(report.error, Unhandled::LeftOut { .. }));
         queue.slow &= queue.delivered < queue.accepted;
         drop(queue);
         self.delivered.notify_all();
@@ -320,7 +320,7 @@ impl Shared {
     /// Calls the hook. A report on which a user's hook panics goes to the default hook, which does
     /// not panic.
     fn call(&self, report: &Report) {
-        let error = report.error.borrow();
+        let error = report.error();
         if trace(report, &error) {
             return;
         }
@@ -365,11 +365,8 @@ impl ReportQueue {
             }
             return None;
         }
-        self.reports.push_back(Report {
-            source: source.to_owned(),
-            error: OwnedUnhandled::of(error),
-            origin: mem::take(origin),
-        });
+        let report = Report::new(source.to_owned(), error, mem::take(origin));
+        self.reports.push_back(report);
         self.accepted += 1;
         Some(self.accepted)
     }
@@ -382,11 +379,12 @@ impl ReportQueue {
             return None;
         }
         let source = self.left_out_of.take();
-        Some(Report {
-            source: source.unwrap_or_else(|| "several".to_owned()),
-            error: OwnedUnhandled::LeftOut(mem::take(&mut self.left_out)),
-            origin: mem::take(&mut self.left_out_origin),
-        })
+        let count = mem::take(&mut self.left_out);
+        Some(Report::new(
+            source.unwrap_or_else(|| "several".to_owned()),
+            &Unhandled::LeftOut { count },
+            mem::take(&mut self.left_out_origin),
+        ))
     }
 
     /// Returns `true` if the present span has a line left, and takes that line.
@@ -405,68 +403,25 @@ impl ReportQueue {
 /// A report queued for the hook.
 struct Report {
     source: String,
-    error: OwnedUnhandled,
+    /// The error without its texts.
+    error: Unhandled<'static>,
+    texts: (String, String),
     origin: Origin,
 }
 
-/// An [`Unhandled`] that owns its texts.
-enum OwnedUnhandled {
-    TaskPanic(String, String),
-    TaskRefused(String, String),
-    ListenerPanic(String),
-    HookPanic(String),
-    ProducerPanic(String),
-    Strategy(String),
-    ChannelError(String),
-    AcceptPaused(String, bool),
-    Setting(String),
-    PartFailed(String, String),
-    ListenerFellBack,
-    LeftOut(u64),
-}
-
-impl OwnedUnhandled {
-    fn of(error: &Unhandled<'_>) -> Self {
-        match *error {
-            Unhandled::TaskPanic { task, message } => Self::TaskPanic(task.into(), message.into()),
-            Unhandled::TaskRefused { task, message } => {
-                Self::TaskRefused(task.into(), message.into())
-            }
-            Unhandled::ListenerPanic { message } => Self::ListenerPanic(message.into()),
-            Unhandled::HookPanic { message } => Self::HookPanic(message.into()),
-            Unhandled::ProducerPanic { message } => Self::ProducerPanic(message.into()),
-            Unhandled::Strategy { message } => Self::Strategy(message.into()),
-            Unhandled::ChannelError { message } => Self::ChannelError(message.into()),
-            Unhandled::AcceptPaused { message, is_traced } => {
-                Self::AcceptPaused(message.into(), is_traced)
-            }
-            Unhandled::Setting { message } => Self::Setting(message.into()),
-            Unhandled::PartFailed { part, message } => {
-                Self::PartFailed(part.into(), message.into())
-            }
-            Unhandled::ListenerFellBack => Self::ListenerFellBack,
-            Unhandled::LeftOut { count } => Self::LeftOut(count),
+impl Report {
+    fn new(source: String, error: &Unhandled<'_>, origin: Origin) -> Self {
+        let (name, message) = error.texts();
+        Self {
+            source,
+            error: error.with_texts("", ""),
+            texts: (name.to_owned(), message.to_owned()),
+            origin,
         }
     }
 
-    fn borrow(&self) -> Unhandled<'_> {
-        match self {
-            Self::TaskPanic(task, message) => Unhandled::TaskPanic { task, message },
-            Self::TaskRefused(task, message) => Unhandled::TaskRefused { task, message },
-            Self::ListenerPanic(message) => Unhandled::ListenerPanic { message },
-            Self::HookPanic(message) => Unhandled::HookPanic { message },
-            Self::ProducerPanic(message) => Unhandled::ProducerPanic { message },
-            Self::Strategy(message) => Unhandled::Strategy { message },
-            Self::ChannelError(message) => Unhandled::ChannelError { message },
-            Self::AcceptPaused(message, is_traced) => Unhandled::AcceptPaused {
-                message,
-                is_traced: *is_traced,
-            },
-            Self::Setting(message) => Unhandled::Setting { message },
-            Self::PartFailed(part, message) => Unhandled::PartFailed { part, message },
-            Self::ListenerFellBack => Unhandled::ListenerFellBack,
-            Self::LeftOut(count) => Unhandled::LeftOut { count: *count },
-        }
+    fn error(&self) -> Unhandled<'_> {
+        self.error.with_texts(&self.texts.0, &self.texts.1)
     }
 }
 
