@@ -79,11 +79,6 @@ impl ThreadInfo {
         self.record.detached
     }
 
-    /// Returns `true` if the thread was asked to stop.
-    pub fn is_cancel_requested(&self) -> bool {
-        self.record.cancel.load(Ordering::Relaxed)
-    }
-
     /// Returns the frames of the thread's current stack. `None` on systems other than Linux, without
     /// the feature `backtrace`, for a thread that does not run, if the system refuses, and while
     /// another backtrace is being taken.
@@ -105,7 +100,6 @@ pub(crate) struct ThreadRecord {
     priority: u8,
     granted: AtomicBool,
     detached: bool,
-    cancel: AtomicBool,
     state: AtomicU8,
     /// Woken when the thread ends.
     watchers: Mutex<Watchers>,
@@ -126,7 +120,6 @@ impl ThreadRecord {
             priority,
             granted: AtomicBool::new(false),
             detached,
-            cancel: AtomicBool::new(false),
             state: AtomicU8::new(ThreadState::Starting as u8),
             watchers: Mutex::default(),
         }
@@ -228,10 +221,6 @@ impl ThreadRecord {
             ThreadState::Running
         };
         self.state.store(state as u8, Ordering::Relaxed);
-    }
-
-    pub(super) fn request_cancel(&self) {
-        self.cancel.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn info(self: &Arc<Self>) -> ThreadInfo {

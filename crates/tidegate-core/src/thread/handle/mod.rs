@@ -121,11 +121,6 @@ impl ThreadWatch {
         check_end(&self.record)
     }
 
-    /// Asks the thread's work to stop. The work sees the request in [`ThreadInfo`].
-    pub fn request_cancel(&self) {
-        self.record.request_cancel();
-    }
-
     /// Records whether the thread sleeps, for [`ThreadInfo::state`]. Called by the code that drives
     /// the thread.
     pub fn set_waiting(&self, waiting: bool) {
