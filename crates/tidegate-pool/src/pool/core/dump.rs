@@ -11,36 +11,19 @@ use std::time::Duration;
 use tidegate_core::Dump;
 use tidegate_core::internal::try_briefly;
 
-use crate::pool::budget::LeaseInfo;
-use crate::pool::limits::PoolLimits;
 use crate::pool::raw::Growth;
 
-use super::counts::Counts;
 use super::shared::{PoolDispatchGuard, Shared};
 use super::workers::WorkerEntry;
-
-/// What a dump reads with the lock held.
-struct LockedPart {
-    limits: PoolLimits,
-    counts: Counts,
-    state: &'static str,
-    threads: usize,
-    idle: usize,
-    queued: usize,
-    queued_internal: usize,
-    low: bool,
-    leases: Vec<LeaseInfo>,
-}
 
 impl Shared {
     /// Returns the state of the pool. Never waits for user code.
     pub(crate) fn dump(&self) -> Dump {
         let turn = try_briefly(|| self.dispatcher.try_turn());
-        let locked = turn.map(|turn| self.locked_part(&turn));
         let dump = Dump::new("pool", &self.name);
-        let dump = match &locked {
-            Some(locked) => self.with_locked(dump, locked),
-            None => self.without_lock(dump),
+        let (dump, leases) = match turn {
+            Some(turn) => (self.with_lock(dump, &turn), turn.budget.leases()),
+            None => (self.without_lock(dump), Vec::new()),
         };
         let now = self.clock.nanos();
         let workers = self.workers.list();
@@ -50,7 +33,6 @@ impl Shared {
         let (busy, idle): (Vec<_>, Vec<_>) = workers.into_iter().partition(is_busy);
         let threads = busy.iter().chain(&idle).map(|one| thread(one, now));
         let dump = dump.list("threads", total, threads);
-        let leases = locked.map(|locked| locked.leases).unwrap_or_default();
         if leases.is_empty() {
             return dump;
         }
@@ -59,42 +41,29 @@ impl Shared {
         dump.list("leases", leases.len(), each)
     }
 
-    fn locked_part(&self, turn: &PoolDispatchGuard<'_>) -> LockedPart {
-        LockedPart {
-            limits: turn.limits,
-            counts: turn.counts,
-            state: match (turn.termination.is_none(), turn.is_closed()) {
-                (true, _) => "ended",
-                (false, true) => "shutting down",
-                (false, false) => "open",
-            },
-            threads: turn.threads(),
-            idle: turn.ready(),
-            queued: turn.user_len(),
-            queued_internal: turn.internal_len(),
-            low: self.is_low(turn),
-            leases: turn.budget.leases(),
-        }
-    }
-
-    fn with_locked(&self, dump: Dump, locked: &LockedPart) -> Dump {
-        let (limits, counts) = (&locked.limits, &locked.counts);
+    fn with_lock(&self, dump: Dump, turn: &PoolDispatchGuard<'_>) -> Dump {
+        let (limits, counts) = (&turn.limits, &turn.counts);
+        let state = match (turn.termination.is_none(), turn.is_closed()) {
+            (true, _) => "ended",
+            (false, true) => "shutting down",
+            (false, false) => "open",
+        };
         let growth = match limits.growth {
             Growth::ThreadsFirst => "threads first",
             Growth::QueueFirst => "queue first",
         };
         let tallies = &self.tallies;
-        dump.fact("state", locked.state)
-            .fact("threads", locked.threads)
-            .fact("idle", locked.idle)
+        dump.fact("state", state)
+            .fact("threads", turn.threads())
+            .fact("idle", turn.ready())
             .fact("reserved", self.dispatcher.reserve().available())
             .fact("core", limits.core)
             .fact("max", limits.max)
             .fact("growth", growth)
-            .fact("low_on_threads", locked.low)
-            .fact("queued", locked.queued)
+            .fact("low_on_threads", self.is_low(turn))
+            .fact("queued", turn.user_len())
             .fact("queue_limit", limits.queue)
-            .fact("queued_internal", locked.queued_internal)
+            .fact("queued_internal", turn.internal_len())
             .fact("accepted", counts.accepted)
             .fact("done", counts.done)
             .fact("refused", tallies.refused.load(Ordering::Relaxed))
