@@ -122,7 +122,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     /// not wait. On an event loop's thread a wait is refused rather than risking a deadlock. A
     /// wait for an outcome that is already decided is never refused.
     pub fn wait(mut self) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, None, None, true)
+        wait(&mut self.reader, None, None)
     }
 
     /// Blocks until the outcome is decided, at most for `timeout`, measured by the clock of the
@@ -133,7 +133,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     /// As [`Completion::wait`], and [`WaitError::TimedOut`]. After a timeout the completion can be
     /// waited for again.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, Some(timeout), None, true)
+        wait(&mut self.reader, Some(timeout), None)
     }
 
     /// Blocks until the outcome is decided or `token` is cancelled. If `token` is already cancelled
@@ -143,18 +143,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     ///
     /// As [`Completion::wait`], and [`WaitError::Interrupted`].
     pub fn wait_with_cancel(&mut self, token: &CancelToken) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, None, Some(token), true)
-    }
-
-    /// Blocks until the outcome is decided, without the check for a circular wait. Use it for a
-    /// promise that its home executor does not complete itself. On a thread that must not block,
-    /// the wait is still refused.
-    ///
-    /// # Errors
-    ///
-    /// As [`Completion::wait`].
-    pub fn wait_unchecked(mut self) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, None, None, false)
+        wait(&mut self.reader, None, Some(token))
     }
 
     /// Cancels the promise. Returns `true` if this call cancelled it. Returns `false` if the
@@ -256,7 +245,7 @@ impl<T: Send + 'static, E: Send + 'static> CancelOnDrop<T, E> {
     ///
     /// As [`Completion::wait`].
     pub fn wait(mut self) -> Result<T, WaitError<E>> {
-        wait(&mut self.reader, None, None, true)
+        wait(&mut self.reader, None, None)
     }
 
     /// Listens without the guard, because the listener needs the outcome: see

@@ -68,61 +68,6 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         self.reader.peek()
     }
 
-    /// Blocks until the outcome is decided and returns a clone of it.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Completion::wait`](crate::Completion::wait).
-    pub fn wait(&self) -> Result<T, WaitError<E>>
-    where
-        T: Clone,
-        E: Clone,
-    {
-        wait(&mut self.clone(), None, None, true)
-    }
-
-    /// Blocks until the outcome is decided, at most for `timeout`, measured by the clock of the
-    /// promise's home.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Completion::wait_timeout`](crate::Completion::wait_timeout).
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<T, WaitError<E>>
-    where
-        T: Clone,
-        E: Clone,
-    {
-        wait(&mut self.clone(), Some(timeout), None, true)
-    }
-
-    /// Blocks until the outcome is decided or `token` is cancelled. If `token` is already cancelled
-    /// when the wait begins, the wait is interrupted even if the outcome is decided.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Completion::wait_with_cancel`](crate::Completion::wait_with_cancel).
-    pub fn wait_with_cancel(&self, token: &CancelToken) -> Result<T, WaitError<E>>
-    where
-        T: Clone,
-        E: Clone,
-    {
-        wait(&mut self.clone(), None, Some(token), true)
-    }
-
-    /// Blocks until the outcome is decided, without the check for a circular wait; see
-    /// [`Completion::wait_unchecked`](crate::Completion::wait_unchecked).
-    ///
-    /// # Errors
-    ///
-    /// As for [`Completion::wait`](crate::Completion::wait).
-    pub fn wait_unchecked(&self) -> Result<T, WaitError<E>>
-    where
-        T: Clone,
-        E: Clone,
-    {
-        wait(&mut self.clone(), None, None, false)
-    }
-
     /// Cancels the promise. Returns `false` if it was already decided or cannot be cancelled.
     pub fn cancel(&self) -> bool {
         self.reader.cancel()
@@ -147,6 +92,37 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         if let Some((_, token)) = self.polled.take() {
             self.reader.remove(&token);
         }
+    }
+}
+
+impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> SharedCompletion<T, E> {
+    /// Blocks until the outcome is decided and returns a clone of it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Completion::wait`](crate::Completion::wait).
+    pub fn wait(&self) -> Result<T, WaitError<E>> {
+        wait(&mut self.clone(), None, None)
+    }
+
+    /// Blocks until the outcome is decided, at most for `timeout`, measured by the clock of the
+    /// promise's home.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Completion::wait_timeout`](crate::Completion::wait_timeout).
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<T, WaitError<E>> {
+        wait(&mut self.clone(), Some(timeout), None)
+    }
+
+    /// Blocks until the outcome is decided or `token` is cancelled. If `token` is already cancelled
+    /// when the wait begins, the wait is interrupted even if the outcome is decided.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Completion::wait_with_cancel`](crate::Completion::wait_with_cancel).
+    pub fn wait_with_cancel(&self, token: &CancelToken) -> Result<T, WaitError<E>> {
+        wait(&mut self.clone(), None, Some(token))
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::internal::{SpinWait, check_may_block, check_wait};
+use tidegate_core::internal::{SpinWait, check_wait};
 use tidegate_core::{CancelToken, Clock, Parker, WaitRefusedError};
 
 use crate::Outcome;
@@ -215,12 +215,11 @@ pub(crate) fn pending_or_unstarted<W: Waitable, T>(
     }
 }
 
-/// Waits for `what`, at most for `limit`. `checked` enables the check for a circular wait.
+/// Waits for `what`, at most for `limit`.
 pub(crate) fn wait<W, T, E>(
     what: &mut W,
     limit: Option<Duration>,
     token: Option<&CancelToken>,
-    checked: bool,
 ) -> Result<T, WaitError<E>>
 where
     W: Waitable<Answer = Option<Outcome<T, E>>, Cause = E>,
@@ -232,14 +231,13 @@ where
     if let Some(outcome) = what.try_result() {
         return WaitError::from_taken(outcome);
     }
-    sleep(what, limit, token, checked)
+    sleep(what, limit, token)
 }
 
 fn sleep<W, T, E>(
     what: &mut W,
     limit: Option<Duration>,
     token: Option<&CancelToken>,
-    checked: bool,
 ) -> Result<T, WaitError<E>>
 where
     W: Waitable<Answer = Option<Outcome<T, E>>, Cause = E>,
@@ -255,12 +253,7 @@ where
     if deadline.is_some() && after.is_zero() {
         return Err(WaitError::TimedOut { after });
     }
-    let _recorded = if checked {
-        Some(check_wait(home.as_deref()).map_err(WaitError::Refused)?)
-    } else {
-        check_may_block(home.as_deref()).map_err(WaitError::Refused)?;
-        None
-    };
+    let _recorded = check_wait(home.as_deref()).map_err(WaitError::Refused)?;
     if what.is_notifying_on_this_thread() {
         return Err(WaitError::Refused(WaitRefusedError::own_listener()));
     }

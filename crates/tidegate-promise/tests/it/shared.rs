@@ -136,7 +136,7 @@ fn waits_by_the_clock_of_the_home_and_can_be_refused() {
     promise.succeed(1).unwrap();
     let on_loop = answer.clone();
     assert_eq!(home.run(move || on_loop.wait()).unwrap(), 1);
-    assert_eq!(answer.wait_unchecked().unwrap(), 1);
+    assert_eq!(answer.wait().unwrap(), 1);
     assert_eq!(answer.home().unwrap().name(), "home");
 }
 

@@ -247,11 +247,8 @@ fn on_a_thread_tagged_non_blocking_it_is_refused() {
     };
     assert!(why.names().contains(&"home"));
     let (_promise, answer) = promise::<u32>();
-    assert!(
-        Blocking::forbid(|| answer.wait_unchecked())
-            .unwrap_err()
-            .is_refused()
-    );
+    let refused = Blocking::forbid(|| answer.wait()).unwrap_err();
+    assert!(refused.is_refused());
 }
 
 #[test]
@@ -395,23 +392,6 @@ fn a_pool_of_two_threads_can_wait_for_itself_once() {
     entered.wait();
     go_on.open();
     assert_eq!(waiter.join().unwrap(), 2);
-}
-
-#[test]
-fn an_unchecked_wait_skips_the_record() {
-    let pool = Loop::pool("pool", 1);
-    let (promise, answer) = pool.promise::<u32>();
-    let entered = Gate::new();
-    let arrived = entered.clone();
-    let waiter = thread(move || {
-        pool.run(move || {
-            arrived.open();
-            answer.wait_unchecked()
-        })
-    });
-    entered.wait();
-    promise.succeed(3).unwrap();
-    assert_eq!(waiter.join().unwrap().unwrap(), 3);
 }
 
 #[test]
