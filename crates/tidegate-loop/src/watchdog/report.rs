@@ -33,18 +33,12 @@ pub struct Stall {
 
 impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            task,
-            sequence,
-            age,
-            backtrace,
-        } = self;
         write!(
             f,
-            "loop {name} has been in task `{task}` (number {sequence}) for {age:?}"
+            "loop {} has been in task `{}` (number {}) for {:?}",
+            self.name, self.task, self.sequence, self.age
         )?;
-        for frame in backtrace.iter().flatten() {
+        for frame in self.backtrace.iter().flatten() {
             write!(f, "\n    {frame}")?;
         }
         Ok(())
@@ -75,15 +69,10 @@ pub struct Recovered {
 
 impl fmt::Display for Recovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            task,
-            sequence,
-            lasted,
-        } = self;
         write!(
             f,
-            "loop {name} goes on after {lasted:?} in task `{task}` (number {sequence})"
+            "loop {} goes on after {:?} in task `{}` (number {})",
+            self.name, self.lasted, self.task, self.sequence
         )
     }
 }
