@@ -40,6 +40,11 @@ impl Counter {
         })
     }
 
+    /// Counts one event, for a closure that returns nothing.
+    pub fn note(&self) {
+        self.hit();
+    }
+
     /// Blocks until the count is at least `count`.
     ///
     /// # Panics

@@ -109,9 +109,7 @@ fn work_that_comes_as_the_thread_leaves_is_run() {
     for round in 1..=200 {
         let (ours, hit) = (home.clone(), ran.clone());
         let other = ThreadBuilder::new("other").spawn(move || {
-            let task = move || {
-                hit.hit();
-            };
+            let task = move || hit.note();
             ours.execute(task).unwrap();
         });
         clock.advance(SECOND);

@@ -127,10 +127,7 @@ fn a_future_that_wakes_itself_starves_nothing() {
     let output = block_on(async {
         let here = EventLoop::current().unwrap();
         let hits = ran.clone();
-        here.execute(move || {
-            hits.hit();
-        })
-        .unwrap();
+        here.execute(move || hits.note()).unwrap();
         poll_fn(|cx| {
             polls.set(polls.get() + 1);
             if ran.count() > 0 {
@@ -219,9 +216,7 @@ fn a_panic_of_the_future_resumes_in_the_caller_after_the_end() {
     let caught = catch_unwind(AssertUnwindSafe(|| {
         block_on(async {
             let here = EventLoop::current().unwrap();
-            let hook = move || {
-                ran.hit();
-            };
+            let hook = move || ran.note();
             here.add_shutdown_hook("last", hook).unwrap();
             if hooks.count() == 0 {
                 panic!("the future fails");
@@ -251,10 +246,7 @@ fn at_the_end_submitted_tasks_run_and_pending_futures_are_dropped() {
             pending::<()>().await;
         });
         let timer = here.schedule(Duration::from_secs(3600), || ()).unwrap();
-        here.execute(move || {
-            hits.hit();
-        })
-        .unwrap();
+        here.execute(move || hits.note()).unwrap();
         (here, one.unwrap(), timer)
     })
     .unwrap();

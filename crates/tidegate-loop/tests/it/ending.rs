@@ -219,9 +219,7 @@ fn a_spawner_that_blocks_delays_only_callers_that_need_the_thread() {
         let (promise, answer) = home.promise::<u32>();
         let notified = Counter::new();
         let count = notified.clone();
-        answer.on_complete(move |_| {
-            count.hit();
-        });
+        answer.on_complete(move |_| count.note());
         promise.succeed(7).unwrap();
         let ended = home.shutdown(Quiet::none(SECOND * 60));
         assert!(!ended.is_done());

@@ -109,9 +109,7 @@ fn hold(home: &EventLoop) -> Gate {
 
 /// Returns a task that counts its runs.
 fn hits(counter: Counter) -> impl FnMut() + Send + 'static {
-    move || {
-        counter.hit();
-    }
+    move || counter.note()
 }
 
 /// Shuts the event loop down without a quiet period and returns the report.

@@ -40,9 +40,8 @@ fn a_year_passes_in_a_moment() {
     let year = seconds(365 * 24 * 3600);
     let day = Counter::new();
     let count = day.clone();
-    let _tick = home.schedule_at_fixed_rate(Duration::ZERO, seconds(24 * 3600), move || {
-        count.hit();
-    });
+    let _tick =
+        home.schedule_at_fixed_rate(Duration::ZERO, seconds(24 * 3600), move || count.note());
     let once = home.schedule(year, || "happy new year").unwrap();
     clock.advance(year - Duration::from_nanos(1));
     assert!(!once.is_done());
@@ -416,7 +415,7 @@ fn a_flood_of_due_timers_does_not_starve_tasks() {
     let count = runs.clone();
     // Overdue for good: with a period of 1 ns the runs never make up for the jump below.
     let tick = home.schedule_at_fixed_rate(Duration::ZERO, Duration::from_nanos(1), move || {
-        count.hit();
+        count.note()
     });
     home.settle();
     clock.jump(seconds(1000));

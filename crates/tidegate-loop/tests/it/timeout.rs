@@ -19,9 +19,7 @@ const TICK: Duration = EventLoopBuilder::DEFAULT_COARSE_TICK;
 
 fn counting(home: &EventLoop, after: Duration, counter: &Counter) -> CoarseTimer {
     let counter = counter.clone();
-    let run = move || {
-        counter.hit();
-    };
+    let run = move || counter.note();
     home.schedule_coarse(after, run).unwrap()
 }
 

@@ -96,9 +96,7 @@ fn a_panic_whose_payload_panics_is_contained() {
     here.execute(|| explode());
     let ran = Counter::new();
     let hit = ran.clone();
-    here.execute(move || {
-        hit.hit();
-    });
+    here.execute(move || hit.note());
     assert_eq!((ran.count(), here.panics()), (1, 1));
 }
 

@@ -21,7 +21,5 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Returns a task that counts its run.
 fn hits(counter: Counter) -> impl FnMut() + Send + 'static {
-    move || {
-        counter.hit();
-    }
+    move || counter.note()
 }

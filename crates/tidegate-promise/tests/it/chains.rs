@@ -103,9 +103,7 @@ fn a_cancellation_passes_back_through_a_long_row_of_maps() {
     let (first, mut answer) = promise::<u64>();
     let cancelled = Counter::new();
     let count = cancelled.clone();
-    first.on_cancel(move || {
-        count.hit();
-    });
+    first.on_cancel(move || count.note());
     for _ in 0..LENGTH {
         answer = answer.map(|n| n + 1);
     }

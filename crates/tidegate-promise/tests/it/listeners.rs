@@ -26,9 +26,7 @@ fn the_same_function_added_twice_is_called_twice() {
     let notified = Counter::new();
     let listen = {
         let notified = notified.clone();
-        move |_: Outcome<&u32, &Failure>| {
-            notified.hit();
-        }
+        move |_: Outcome<&u32, &Failure>| notified.note()
     };
     answer.on_complete(listen.clone());
     answer.on_complete(listen);
@@ -176,9 +174,7 @@ fn completing_on_the_home_notifies_before_it_returns() {
     let (promise, answer) = home.promise::<u32>();
     let notified = Counter::new();
     let count = notified.clone();
-    answer.finally(move |_| {
-        count.hit();
-    });
+    answer.finally(move |_| count.note());
     let before = home.touches();
     let seen = home.run(move || {
         promise.succeed(1).unwrap();
@@ -245,9 +241,7 @@ fn a_panicking_one_without_a_home_does_not_reach_the_completer() {
     let notified = Counter::new();
     answer.on_complete(|_| panic!("on purpose"));
     let count = notified.clone();
-    answer.on_complete(move |_| {
-        count.hit();
-    });
+    answer.on_complete(move |_| count.note());
     promise.succeed(1).unwrap();
     assert_eq!(notified.count(), 1);
 }
@@ -271,9 +265,7 @@ fn a_panicking_waker_does_not_cost_the_others_their_turn() {
     };
     assert!(!poll(&mut first, &bad));
     let count = notified.clone();
-    first.on_complete(move |_| {
-        count.hit();
-    });
+    first.on_complete(move |_| count.note());
     assert!(!poll(&mut second, &good));
     promise.succeed(1).unwrap();
     assert_eq!((notified.count(), woken.count()), (1, 1));
@@ -295,9 +287,7 @@ fn a_panicking_drop_of_the_value_is_contained() {
     let (promise, answer) = home.promise::<Bad>();
     let notified = Counter::new();
     let count = notified.clone();
-    answer.finally(move |_| {
-        count.hit();
-    });
+    answer.finally(move |_| count.note());
     promise.succeed(Bad).unwrap();
     notified.wait_for(1);
     home.settle();
@@ -320,9 +310,7 @@ fn a_panicking_drop_of_what_a_hook_captured_costs_no_listener_its_turn() {
         let bad = Bad;
         promise.on_cancel(move || drop(bad));
         let count = notified.clone();
-        answer.on_complete(move |_| {
-            count.hit();
-        });
+        answer.on_complete(move |_| count.note());
         if share {
             promise.share().try_succeed(1).unwrap();
         } else {
@@ -378,9 +366,7 @@ fn an_id_of_another_completion_removes_nothing_here() {
     let foreign = other.on_complete(|_| ());
     let notified = Counter::new();
     let count = notified.clone();
-    answer.on_complete(move |_| {
-        count.hit();
-    });
+    answer.on_complete(move |_| count.note());
     assert!(!answer.remove_listener(&foreign));
     promise.succeed(1).unwrap();
     assert_eq!(notified.count(), 1);

@@ -137,9 +137,7 @@ fn a_panicking_listener_is_reported_and_the_others_are_called() {
     answer.on_progress(|_| panic!("on purpose"));
     let notified = Counter::new();
     let count = notified.clone();
-    answer.on_progress(move |_| {
-        count.hit();
-    });
+    answer.on_progress(move |_| count.note());
     promise.progress(1, 2).unwrap();
     notified.wait_for(1);
     home.settle();
@@ -158,9 +156,7 @@ fn a_listener_may_add_a_listener() {
     answer.lock().unwrap().on_progress(move |_| {
         let count = count.clone();
         let answer = inside.upgrade().unwrap();
-        answer.lock().unwrap().on_progress(move |_| {
-            count.hit();
-        });
+        answer.lock().unwrap().on_progress(move |_| count.note());
     });
     promise.progress(1, 9).unwrap();
     promise.progress(2, 9).unwrap();

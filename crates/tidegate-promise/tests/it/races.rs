@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll};
 use std::thread;
 
-use tidegate_promise::{Completion, Failure, SharedPromise, promise};
+use tidegate_promise::{Completion, Failure, Promise, SharedPromise, promise};
 use tidegate_testkit::{Counter, DropCount};
 
 use crate::support::{Loop, counting_waker};
@@ -47,6 +47,12 @@ fn race<S, L, R, A, B>(
     });
 }
 
+/// Returns both ends of a promise, one for each thread of a race.
+fn ends<T: Send + 'static>() -> (Promise<T>, Completion<T>, ()) {
+    let (promise, answer) = promise();
+    (promise, answer, ())
+}
+
 #[test]
 fn completing_against_cancelling_has_one_winner() {
     let notified = Counter::new();
@@ -54,9 +60,7 @@ fn completing_against_cancelling_has_one_winner() {
         || {
             let (promise, answer) = promise::<Box<u32>>();
             let notified = notified.clone();
-            answer.on_complete(move |_| {
-                notified.hit();
-            });
+            answer.on_complete(move |_| notified.note());
             (promise, answer, ())
         },
         |promise| promise.succeed(Box::new(1)).is_ok(),
@@ -73,10 +77,7 @@ fn completing_against_cancelling_has_one_winner() {
 fn completing_against_listening_notifies_each_once() {
     let drops = Counter::new();
     race(
-        || {
-            let (promise, answer) = promise::<Box<u32>>();
-            (promise, answer, ())
-        },
+        ends::<Box<u32>>,
         |promise| promise.succeed(Box::new(1)).unwrap(),
         |answer| {
             let calls = Arc::new(AtomicUsize::new(0));
@@ -102,10 +103,7 @@ fn completing_against_listening_notifies_each_once() {
 fn completing_against_dropping_the_reader_frees_once() {
     let drops = Counter::new();
     race(
-        || {
-            let (promise, answer) = promise::<DropCount>();
-            (promise, answer, ())
-        },
+        ends::<DropCount>,
         |promise| drop(promise.succeed(DropCount::new(&drops))),
         drop,
         |(), (), ()| (),
@@ -133,10 +131,7 @@ fn completing_with_a_hook_against_dropping_the_reader_frees_both_once() {
 #[test]
 fn completing_against_polling_with_changing_wakers_wakes_the_last() {
     race(
-        || {
-            let (promise, answer) = promise::<Box<u32>>();
-            (promise, answer, ())
-        },
+        ends::<Box<u32>>,
         |promise| promise.succeed(Box::new(7)).unwrap(),
         |mut answer| {
             let mut last = None;
@@ -163,10 +158,7 @@ fn completing_against_polling_with_changing_wakers_wakes_the_last() {
 #[test]
 fn completing_against_waiting_loses_no_wakeup() {
     race(
-        || {
-            let (promise, answer) = promise::<u64>();
-            (promise, answer, ())
-        },
+        ends::<u64>,
         |promise| promise.succeed(7).unwrap(),
         |answer| answer.wait().unwrap(),
         |(), (), value| assert_eq!(value, 7),
@@ -247,9 +239,7 @@ fn guards_that_come_and_go_against_completing_lose_no_other_listener() {
             let answer = answer.share().unwrap();
             let notified = Counter::new();
             let count = notified.clone();
-            answer.on_complete(move |_| {
-                count.hit();
-            });
+            answer.on_complete(move |_| count.note());
             (promise, answer, notified)
         },
         |promise| promise.succeed(1).unwrap(),
@@ -284,15 +274,10 @@ fn clones_that_leave_together_free_once() {
 fn a_hook_against_a_cancellation_runs_once() {
     let ran = Counter::new();
     race(
-        || {
-            let (promise, answer) = promise::<u32>();
-            (promise, answer, ())
-        },
+        ends::<u32>,
         |promise| {
             let ran = ran.clone();
-            promise.on_cancel(move || {
-                ran.hit();
-            });
+            promise.on_cancel(move || ran.note());
             promise
         },
         |answer| assert!(answer.cancel()),
@@ -324,9 +309,7 @@ fn completing_against_the_end_of_the_home_notifies_each_once() {
             .map(|_| {
                 let (promise, answer) = home.promise::<u32>();
                 let notified = notified.clone();
-                answer.finally(move |_| {
-                    notified.hit();
-                });
+                answer.finally(move |_| notified.note());
                 promise
             })
             .collect();

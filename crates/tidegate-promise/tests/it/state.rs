@@ -306,9 +306,7 @@ fn the_hook_runs_once_on_the_thread_that_cancels() {
     let (promise, answer) = promise::<u32>();
     let (replaced, ran) = (Counter::new(), Log::new());
     let count = replaced.clone();
-    promise.on_cancel(move || {
-        count.hit();
-    });
+    promise.on_cancel(move || count.note());
     let log = ran.clone();
     promise.on_cancel(move || log.push(std::thread::current().id()));
     let id = thread(move || {
@@ -326,9 +324,7 @@ fn a_hook_on_a_cancelled_promise_runs_at_once() {
     answer.cancel();
     let ran = Counter::new();
     let count = ran.clone();
-    promise.on_cancel(move || {
-        count.hit();
-    });
+    promise.on_cancel(move || count.note());
     assert_eq!(ran.count(), 1);
 }
 

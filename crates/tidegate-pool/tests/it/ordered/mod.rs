@@ -132,10 +132,7 @@ fn runs_a_thousand_tasks_to_a_turn_by_default() {
     let ran = Counter::new();
     for _ in 0..OrderedView::DEFAULT_TASKS_PER_TURN {
         let ran = ran.clone();
-        view.execute(move || {
-            ran.hit();
-        })
-        .unwrap();
+        view.execute(move || ran.note()).unwrap();
     }
     go_on.open();
     ran.wait_for(OrderedView::DEFAULT_TASKS_PER_TURN as u64);
@@ -215,10 +212,7 @@ fn a_task_that_comes_as_the_view_goes_idle_is_never_stranded() {
                 ThreadBuilder::new("producer").spawn(move || {
                     for number in 1..=500 {
                         let hit = ran.clone();
-                        view.execute(move || {
-                            hit.hit();
-                        })
-                        .unwrap();
+                        view.execute(move || hit.note()).unwrap();
                         // Waits until the view has no task, so that the next one arrives just as it
                         // becomes idle.
                         ran.wait_for(number);
@@ -270,9 +264,7 @@ fn a_full_view_gives_the_task_back() {
     let mut accepted = 0;
     let refused = loop {
         let hit = ran.clone();
-        match view.execute(move || {
-            hit.hit();
-        }) {
+        match view.execute(move || hit.note()) {
             Ok(()) => accepted += 1,
             Err(refused) => break refused,
         }
@@ -392,10 +384,7 @@ fn a_pool_that_drops_the_turn_closes_the_view() {
     let ran = Counter::new();
     for _ in 0..3 {
         let hit = ran.clone();
-        view.execute(move || {
-            hit.hit();
-        })
-        .unwrap();
+        view.execute(move || hit.note()).unwrap();
     }
     let mut dropped = VecDeque::new();
     pool.set(|queue| dropped = std::mem::take(&mut queue.work));

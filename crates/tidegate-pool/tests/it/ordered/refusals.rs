@@ -88,9 +88,7 @@ impl Executor for Picky {
 fn a_task_that_trusted_a_refused_turn_goes_by_signal() {
     let (picky, ran) = (Picky::new(Ok(())), Counter::new());
     let hit = ran.clone();
-    let view = picky.view(move || {
-        hit.hit();
-    });
+    let view = picky.view(move || hit.note());
     let refused = view.execute(|| panic!("never runs")).unwrap_err();
     assert_eq!((refused.why(), ran.count()), (RejectReason::Full, 0));
     let taken = std::mem::take(&mut *picky.taken.lock().unwrap());
@@ -106,9 +104,7 @@ fn a_task_that_trusted_a_refused_turn_goes_by_signal() {
 fn a_task_that_trusted_a_refused_turn_is_handed_back_at_the_end() {
     let (picky, ran) = (Picky::new(Err(RejectReason::Closed)), Counter::new());
     let hit = ran.clone();
-    let view = picky.view(move || {
-        hit.hit();
-    });
+    let view = picky.view(move || hit.note());
     drop(view.execute(|| panic!("never runs")).unwrap_err());
     let back = view.handed_back().take();
     assert_eq!((back.len(), ran.count()), (1, 0));
@@ -130,9 +126,7 @@ fn a_task_that_trusted_a_refused_turn_runs_here_if_no_thread_can_be_had() {
 fn a_signal_dropped_by_a_dying_executor_hands_back() {
     let (picky, ran) = (Picky::new(Ok(())), Counter::new());
     let hit = ran.clone();
-    let view = picky.view(move || {
-        hit.hit();
-    });
+    let view = picky.view(move || hit.note());
     drop(view.execute(|| panic!("never runs")).unwrap_err());
     let taken = std::mem::take(&mut *picky.taken.lock().unwrap());
     drop(taken);

@@ -37,9 +37,7 @@ fn each_task_runs_is_cancelled_refused_or_handed_back_exactly_once() {
                             task.cancel();
                         }
                         let count = ended.clone();
-                        task.finally(move |_| {
-                            count.hit();
-                        });
+                        task.finally(move |_| count.note());
                     }
                 });
             }
@@ -83,9 +81,7 @@ fn periodic_tasks_end_with_their_pool_however_it_ends() {
                 _ => view.schedule_with_fixed_delay(Duration::ZERO, period, run),
             };
             let count = ended.clone();
-            task.unwrap().finally(move |_| {
-                count.hit();
-            });
+            task.unwrap().finally(move |_| count.note());
         }
         runs.wait_for(1 + random.below(50));
         let timeout = match random.below(2) {

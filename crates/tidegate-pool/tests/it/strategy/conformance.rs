@@ -14,6 +14,13 @@ use super::{KINDS, Kind, PLACES, Place, Source, Stage, by_hand, elsewhere, every
 
 const ALL: [Blocking; 3] = [Blocking::Never, Blocking::Adapts, Blocking::May];
 
+/// Runs `test` with every strategy in every place.
+fn each(test: impl Fn(Kind, Place)) {
+    for kind in KINDS {
+        PLACES.into_iter().for_each(|place| test(kind, place));
+    }
+}
+
 fn add_some(source: &Source, count: usize) {
     for n in 0..count {
         source.add(ALL[n % 3], || ());
@@ -68,43 +75,37 @@ fn meanwhile(
 
 #[test]
 fn demand_while_the_producer_says_nothing_is_not_lost() {
-    for kind in KINDS {
-        for place in PLACES {
-            let stage = meanwhile(kind, place, |source, strategy| {
-                source.add(Blocking::May, || ());
-                strategy.produce();
-            });
-            stage.produce_and_settle();
-            assert_eq!(stage.source.ran.count(), 1, "{stage}");
-        }
-    }
+    each(|kind, place| {
+        let stage = meanwhile(kind, place, |source, strategy| {
+            source.add(Blocking::May, || ());
+            strategy.produce();
+        });
+        stage.produce_and_settle();
+        assert_eq!(stage.source.ran.count(), 1, "{stage}");
+    });
 }
 
 #[test]
 fn dispatch_while_the_producer_says_nothing_is_not_lost() {
-    for kind in KINDS {
-        for place in PLACES {
-            let stage = meanwhile(kind, place, |source, strategy| {
-                source.add(Blocking::May, || ());
-                strategy.dispatch().unwrap();
-            });
-            stage.produce_and_settle();
-            assert_eq!(stage.source.ran.count(), 1, "{stage}");
-        }
-    }
+    each(|kind, place| {
+        let stage = meanwhile(kind, place, |source, strategy| {
+            source.add(Blocking::May, || ());
+            strategy.dispatch().unwrap();
+        });
+        stage.produce_and_settle();
+        assert_eq!(stage.source.ran.count(), 1, "{stage}");
+    });
 }
 
 #[test]
 fn any_number_of_calls_in_one_round_is_one_more_round() {
-    for kind in KINDS {
-        for place in PLACES {
-            let stage = meanwhile(kind, place, |_, strategy| {
-                (0..10).for_each(|_| strategy.produce());
-            });
-            stage.produce_and_settle();
-            assert_eq!(stage.source.polls(), 2, "{stage}");
-        }
-    }
+    each(|kind, place| {
+        let stage = meanwhile(kind, place, |_, strategy| {
+            (0..10).for_each(|_| strategy.produce());
+        });
+        stage.produce_and_settle();
+        assert_eq!(stage.source.polls(), 2, "{stage}");
+    });
 }
 
 #[test]
@@ -149,26 +150,24 @@ fn a_panicking_task_is_only_its_own_end() {
 
 #[test]
 fn a_panicking_producer_is_called_again() {
-    for kind in KINDS {
-        for place in PLACES {
-            let source = Source::new();
-            let inner = source.clone();
-            let mut turn = 0;
-            let producer = move || {
-                turn += 1;
-                assert!(turn % 2 == 0, "on purpose");
-                inner.next()
-            };
-            let stage = Stage::over(kind, place, &source, Box::new(producer));
-            add_some(&source, 3);
-            stage.produce_and_settle();
-            assert_eq!(source.ran.count(), 3, "{stage}");
-            assert_eq!(stage.made.strategy.metrics().producer_panics, 4, "{stage}");
-            stage.executor.unhandled.wait_for(1);
-            let message = stage.executor.unhandled.take();
-            assert_eq!(message[0], "a producer panicked: on purpose");
-        }
-    }
+    each(|kind, place| {
+        let source = Source::new();
+        let inner = source.clone();
+        let mut turn = 0;
+        let producer = move || {
+            turn += 1;
+            assert!(turn % 2 == 0, "on purpose");
+            inner.next()
+        };
+        let stage = Stage::over(kind, place, &source, Box::new(producer));
+        add_some(&source, 3);
+        stage.produce_and_settle();
+        assert_eq!(source.ran.count(), 3, "{stage}");
+        assert_eq!(stage.made.strategy.metrics().producer_panics, 4, "{stage}");
+        stage.executor.unhandled.wait_for(1);
+        let message = stage.executor.unhandled.take();
+        assert_eq!(message[0], "a producer panicked: on purpose");
+    });
 }
 
 #[test]
@@ -261,13 +260,11 @@ fn a_dispatch_that_was_dropped_with_its_queue_does_not_stop_the_next_one() {
 
 #[test]
 fn a_stop_in_the_middle_ends_in_order_and_a_restart_works() {
-    for kind in KINDS {
-        for place in PLACES {
-            for what in ALL {
-                stop_in_the_middle(kind, place, what);
-            }
+    each(|kind, place| {
+        for what in ALL {
+            stop_in_the_middle(kind, place, what);
         }
-    }
+    });
 }
 
 fn stop_in_the_middle(kind: Kind, place: Place, what: Blocking) {
@@ -305,21 +302,19 @@ fn stop_in_the_middle(kind: Kind, place: Place, what: Blocking) {
 
 #[test]
 fn a_stop_while_it_produces_gives_the_producer_up() {
-    for kind in KINDS {
-        for place in PLACES {
-            let stage = meanwhile(kind, place, |source, strategy| {
-                source.add(Blocking::May, || ());
-                assert!(strategy.shutdown() && !strategy.is_shutdown());
-            });
-            stage.produce();
-            stage.settle();
-            assert!(stage.made.strategy.is_shutdown(), "{stage}");
-            assert_eq!(stage.source.ran.count(), 0, "{stage}");
-            assert!(stage.made.restart(stage.source.producer()));
-            stage.produce_and_settle();
-            assert_eq!(stage.source.ran.count(), 1, "{stage}");
-        }
-    }
+    each(|kind, place| {
+        let stage = meanwhile(kind, place, |source, strategy| {
+            source.add(Blocking::May, || ());
+            assert!(strategy.shutdown() && !strategy.is_shutdown());
+        });
+        stage.produce();
+        stage.settle();
+        assert!(stage.made.strategy.is_shutdown(), "{stage}");
+        assert_eq!(stage.source.ran.count(), 0, "{stage}");
+        assert!(stage.made.restart(stage.source.producer()));
+        stage.produce_and_settle();
+        assert_eq!(stage.source.ran.count(), 1, "{stage}");
+    });
 }
 
 thread_local! {
@@ -419,29 +414,27 @@ fn each_choice_is_counted_before_the_task_runs_and_can_be_reset() {
 
 #[test]
 fn what_a_producer_writes_is_seen_by_the_next_thread_that_produces() {
-    for kind in KINDS {
-        for place in PLACES {
-            let source = Source::new();
-            let (inner, seen) = (source.clone(), Log::new());
-            let notified = seen.clone();
-            // Plain memory of the producer, which moves from thread to thread with it.
-            let mut calls = 0_u64;
-            let producer = move || {
-                calls += 1;
-                notified.push(calls);
-                inner.next()
-            };
-            let stage = Stage::over(kind, place, &source, Box::new(producer));
-            for _ in 0..10 {
-                add_some(&source, 3);
-                stage.made.strategy.dispatch().unwrap();
-                stage.settle();
-            }
-            let seen = seen.take();
-            let all: Vec<u64> = (1..=seen.len() as u64).collect();
-            assert_eq!(seen, all, "{stage}");
+    each(|kind, place| {
+        let source = Source::new();
+        let (inner, seen) = (source.clone(), Log::new());
+        let notified = seen.clone();
+        // Plain memory of the producer, which moves from thread to thread with it.
+        let mut calls = 0_u64;
+        let producer = move || {
+            calls += 1;
+            notified.push(calls);
+            inner.next()
+        };
+        let stage = Stage::over(kind, place, &source, Box::new(producer));
+        for _ in 0..10 {
+            add_some(&source, 3);
+            stage.made.strategy.dispatch().unwrap();
+            stage.settle();
         }
-    }
+        let seen = seen.take();
+        let all: Vec<u64> = (1..=seen.len() as u64).collect();
+        assert_eq!(seen, all, "{stage}");
+    });
 }
 
 #[test]

@@ -37,9 +37,7 @@ fn the_defaults_are_those_of_the_original() {
     let timer = timer.build().expect("the defaults are sound");
     let fired = Counter::new();
     let count = fired.clone();
-    let handle = timer.schedule(MS, move || {
-        count.hit();
-    });
+    let handle = timer.schedule(MS, move || count.note());
     handle.expect("no limit by default");
     clock.advance(99 * MS);
     assert_eq!(fired.count(), 0, "the default tick is 100 ms");
@@ -93,9 +91,7 @@ fn an_idle_timer_sleeps_without_limit_and_wakes_for_nothing() {
     let fired = Counter::new();
     let count = fired.clone();
     timer
-        .schedule(3600 * SECOND, move || {
-            count.hit();
-        })
+        .schedule(3600 * SECOND, move || count.note())
         .expect("it runs");
     clock.advance(3599 * SECOND);
     assert_eq!(
@@ -134,9 +130,7 @@ fn a_full_timer_gives_the_task_back() {
     let ran = Counter::new();
     let count = ran.clone();
     let refused = timer
-        .schedule(SECOND, move || {
-            count.hit();
-        })
+        .schedule(SECOND, move || count.note())
         .expect_err("no room for three");
     assert_eq!(refused.why(), RejectReason::Full);
     refused.into_inner().run();

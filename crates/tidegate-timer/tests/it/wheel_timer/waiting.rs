@@ -167,9 +167,7 @@ fn a_stop_that_is_given_up_cancels_what_is_pending() {
     let (timer, clock) = timer();
     let (hooks, drops) = (Counter::new(), Counter::new());
     let (count, value) = (hooks.clone(), DropCount::new(&drops));
-    let task = TimerTask::new(move || drop(value)).on_cancel(move || {
-        count.hit();
-    });
+    let task = TimerTask::new(move || drop(value)).on_cancel(move || count.note());
     let handle = timer.schedule_task(SECOND, task).unwrap();
     clock.settle();
     drop(timer.shutdown());
