@@ -43,7 +43,7 @@ pub enum Unhandled<'a> {
         /// The panic's message.
         message: &'a str,
     },
-    /// A strategy broke its contract: it panicked, dropped a task, or dropped its producer.
+    /// A strategy broke its contract: it dropped a task or its producer.
     Strategy {
         /// Which strategy, of which executor, and what happened.
         message: &'a str,

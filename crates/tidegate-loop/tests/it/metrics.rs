@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, Task};
 use tidegate_loop::{EventLoop, RejectPolicy};
-use tidegate_testkit::{Counter, Gate, until};
+use tidegate_testkit::{Counter, Stop, until};
 
 use crate::{SECOND, builder, end, hits, hold, home};
 
@@ -49,22 +49,18 @@ fn tasks_pending_and_high_water_follow_the_queue() {
 fn the_running_task_shows_its_number_and_its_name() {
     let (home, _clock) = home();
     home.submit(|| ()).unwrap().wait().unwrap();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    let task = Task::named("compact", move || {
-        here.open();
-        gate.wait();
-    });
+    let stop = Stop::new();
+    let task = Task::named("compact", stop.closure());
     home.execute_task(task).unwrap();
-    arrived.wait();
+    stop.reached();
     let running = home.metrics().running.unwrap();
     assert_eq!((running.sequence, running.name), (2, "compact"));
-    go_on.open();
+    stop.go_on();
     home.settle();
     assert_eq!(home.metrics().running, None);
     let gate = hold(&home);
     let running = home.metrics().running.unwrap();
-    assert!(running.name.contains("hold"), "{}", running.name);
+    assert!(running.name.contains("Stop"), "{}", running.name);
     gate.open();
 }
 
