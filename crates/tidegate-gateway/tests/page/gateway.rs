@@ -278,7 +278,7 @@ fn routes(isolation: &Isolation, count: usize) -> Vec<Route> {
         (command("slow").permits(waiting), 3.0, (8, 24)),
         (command("flaky").permits(100), 4.0, (1, 2)),
         (
-            command("adaptive").adaptive(AdaptiveLimit::gradient2()),
+            command("adaptive").adaptive(AdaptiveLimit::vegas()),
             5.0,
             (2, 9),
         ),

@@ -232,7 +232,7 @@ fn a_limit_becomes_adaptive_and_fixed_again_while_it_is_used() {
     assert_eq!(set(Some(each_call)), 20);
     let wrong = AdaptiveLimit {
         min: 0,
-        ..AdaptiveLimit::aimd()
+        ..AdaptiveLimit::vegas()
     };
     let error = command.configure(|c| c.permits.adaptive = Some(wrong));
     assert_eq!(error.unwrap_err().property(), "limit.min");

@@ -14,18 +14,21 @@ pub(crate) struct Estimator {
     pub(super) limit: f64,
     /// Used by [`LimitAlgorithm::Gradient2`] only.
     long: LongLatency,
+    /// Used by [`LimitAlgorithm::Vegas`] only.
+    shortest: ShortestLatency,
 }
 
 impl Estimator {
     pub(crate) fn new(config: AdaptiveLimit) -> Self {
         let window = match config.algorithm {
-            LimitAlgorithm::Aimd { .. } => 0,
             LimitAlgorithm::Gradient2 { long_window, .. } => long_window,
+            _ => 0,
         };
         Self {
             limit: config.initial as f64,
             config,
             long: LongLatency::new(window),
+            shortest: ShortestLatency::new(),
         }
     }
 
@@ -51,9 +54,11 @@ impl Estimator {
         }
         let falls = self.limit < before;
         falls.then_some(match self.config.algorithm {
-            LimitAlgorithm::Aimd { .. } if dropped => LimitReason::Dropped,
-            // Gradient2 takes no notice of drops.
-            _ => LimitReason::Slow,
+            // It takes no notice of drops.
+            LimitAlgorithm::Gradient2 { .. } => LimitReason::Slow,
+            _ if dropped => LimitReason::Dropped,
+            LimitAlgorithm::Vegas { .. } => LimitReason::Queue,
+            LimitAlgorithm::Aimd { .. } => LimitReason::Slow,
         })
     }
 
@@ -69,6 +74,18 @@ impl Estimator {
                 } else {
                     limit
                 }
+            }
+            LimitAlgorithm::Vegas {
+                smoothing,
+                probe_multiplier,
+            } => {
+                let renewal = f64::from(probe_multiplier) * limit;
+                let Some(shortest) = self.shortest.add(nanos, renewal) else {
+                    return limit;
+                };
+                let next = vegas(limit, shortest, nanos, in_flight, dropped);
+                let next = next.clamp(1.0, self.config.max as f64);
+                limit * (1.0 - smoothing) + next * smoothing
             }
             LimitAlgorithm::Gradient2 {
                 tolerance,
@@ -86,6 +103,24 @@ impl Estimator {
                 }
             }
         }
+    }
+}
+
+fn vegas(limit: f64, shortest: u64, nanos: u64, in_flight: usize, dropped: bool) -> f64 {
+    let step = limit.log10().floor().max(1.0);
+    let queue = (limit * (1.0 - shortest as f64 / nanos as f64)).ceil();
+    if dropped {
+        limit - step
+    } else if (in_flight as f64) * 2.0 < limit {
+        limit
+    } else if queue <= step {
+        limit + 6.0 * step
+    } else if queue < 3.0 * step {
+        limit + step
+    } else if queue > 6.0 * step {
+        limit - step
+    } else {
+        limit
     }
 }
 
@@ -127,6 +162,42 @@ impl LongLatency {
     }
 }
 
+/// The shortest latency seen. It is measured anew from time to time, at irregular intervals.
+#[derive(Debug)]
+struct ShortestLatency {
+    nanos: u64,
+    samples: u64,
+    random: u32,
+}
+
+impl ShortestLatency {
+    const fn new() -> Self {
+        Self {
+            nanos: u64::MAX,
+            samples: 0,
+            random: 0x9E37_79B9,
+        }
+    }
+
+    /// Adds a sample and returns the shortest before it, or `None` if the sample itself now counts
+    /// as the shortest: because it is, or because half of `renewal` to all of it were added.
+    fn add(&mut self, nanos: u64, renewal: f64) -> Option<u64> {
+        self.samples += 1;
+        let share = 0.5 + f64::from(self.random >> 16) / f64::from(u16::MAX) * 0.5;
+        if share * renewal <= self.samples as f64 {
+            // Xorshift is sufficient.
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 17;
+            self.random ^= self.random << 5;
+            self.samples = 0;
+        } else if nanos >= self.nanos {
+            return Some(self.nanos);
+        }
+        self.nanos = nanos;
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! The formulas, computed by hand.
@@ -153,6 +224,54 @@ mod tests {
             aimd.update(MS, 200, true);
         }
         assert_eq!(aimd.update(MS, 200, true).0, 20, "never below its lowest");
+    }
+
+    #[test]
+    fn vegas_grows_while_there_is_no_queue_and_shrinks_when_there_is() {
+        let mut vegas = Estimator::new(AdaptiveLimit::vegas());
+        assert_eq!(
+            vegas.update(10 * MS, 20, false).0,
+            20,
+            "the first is the shortest"
+        );
+        assert_eq!(vegas.update(10 * MS, 20, false).0, 26, "plus six steps");
+        assert_eq!(vegas.update(10 * MS, 5, false).0, 26, "not half used");
+        // The queue is 26 * (1 - 10/20) = 13, above six.
+        assert_eq!(vegas.update(20 * MS, 26, false).0, 25);
+        assert_eq!(vegas.update(10 * MS, 25, true).0, 24, "a drop");
+    }
+
+    #[test]
+    fn vegas_has_bounds_for_its_queue() {
+        // The limit is 50, a step is one: the bounds are 1, 3 and 6.
+        let next = |shortest: u64| vegas(50.0, shortest, 1000, 50, false);
+        assert_eq!(next(1000), 56.0, "no queue");
+        assert_eq!(next(985), 56.0, "a queue of one");
+        assert_eq!(next(965), 51.0, "of two");
+        assert_eq!(next(945), 50.0, "of three");
+        assert_eq!(next(885), 50.0, "of six");
+        assert_eq!(next(865), 49.0, "of seven");
+        assert_eq!(vegas(500.0, 1, 1, 500, false), 512.0, "a larger step");
+    }
+
+    #[test]
+    fn vegas_measures_its_shortest_latency_anew() {
+        let mut limit = AdaptiveLimit::vegas();
+        (limit.max, limit.initial) = (10, 10);
+        let mut vegas = Estimator::new(limit);
+        for _ in 0..310 {
+            vegas.update(10 * MS, 10, false);
+        }
+        // At most 30 samples per permit: the shortest latency was measured anew, and is once more
+        // below.
+        for _ in 0..310 {
+            vegas.update(40 * MS, 10, false);
+        }
+        assert_eq!(
+            vegas.update(40 * MS, 10, false).0,
+            10,
+            "that is how it is now"
+        );
     }
 
     #[test]
@@ -201,7 +320,7 @@ mod tests {
 
     #[test]
     fn each_move_has_its_reason() {
-        use LimitReason::{Dropped, Fast, Slow};
+        use LimitReason::{Dropped, Fast, Queue, Slow};
         let aimd = AdaptiveLimit {
             min: 1,
             ..AdaptiveLimit::aimd()
@@ -212,7 +331,7 @@ mod tests {
         };
         // Time and use of each call, and the reason of the move that follows.
         type Row = (u64, usize, bool, Option<LimitReason>);
-        let rows: [(AdaptiveLimit, &[Row]); 2] = [
+        let rows: [(AdaptiveLimit, &[Row]); 3] = [
             (
                 aimd,
                 &[
@@ -220,6 +339,15 @@ mod tests {
                     (MS, 1, false, None),
                     (MS, 20, true, Some(Dropped)),
                     (6_000 * MS, 20, false, Some(Slow)),
+                ],
+            ),
+            (
+                AdaptiveLimit::vegas(),
+                &[
+                    (10 * MS, 20, false, None),
+                    (10 * MS, 20, false, Some(Fast)),
+                    (20 * MS, 26, false, Some(Queue)),
+                    (10 * MS, 26, true, Some(Dropped)),
                 ],
             ),
             (

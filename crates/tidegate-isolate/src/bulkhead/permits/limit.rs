@@ -41,6 +41,13 @@ pub enum LimitAlgorithm {
         /// A call that takes longer counts as dropped.
         timeout: Duration,
     },
+    /// Estimates the queue from the shortest latency seen.
+    Vegas {
+        /// The share of a change that is applied at once, from 0 to 1.
+        smoothing: f64,
+        /// The number of samples per permit after which the shortest latency is measured anew.
+        probe_multiplier: u32,
+    },
     /// Compares the latest latency with the long-term average.
     Gradient2 {
         /// How many times longer the latest latency may be before the limit falls.
@@ -86,6 +93,20 @@ impl AdaptiveLimit {
             initial: 20,
             min: 20,
             max: 200,
+            window: Some(SampleWindow::default()),
+        }
+    }
+
+    /// Creates a limit modelled on TCP Vegas, with the usual settings.
+    pub fn vegas() -> Self {
+        Self {
+            algorithm: LimitAlgorithm::Vegas {
+                smoothing: 1.0,
+                probe_multiplier: 30,
+            },
+            initial: 20,
+            min: 1,
+            max: 1000,
             window: Some(SampleWindow::default()),
         }
     }
@@ -137,6 +158,13 @@ impl AdaptiveLimit {
         };
         match self.algorithm {
             LimitAlgorithm::Aimd { backoff, .. } => share("limit.backoff", backoff),
+            LimitAlgorithm::Vegas {
+                smoothing,
+                probe_multiplier,
+            } => {
+                share("limit.smoothing", smoothing)?;
+                positive("limit.probe_multiplier", probe_multiplier)
+            }
             LimitAlgorithm::Gradient2 {
                 smoothing,
                 tolerance,
@@ -182,7 +210,7 @@ mod tests {
             (
                 AdaptiveLimit {
                     max: 10,
-                    ..AdaptiveLimit::aimd()
+                    ..AdaptiveLimit::vegas()
                 },
                 "limit.initial",
             ),
@@ -193,13 +221,21 @@ mod tests {
             backoff: 1.5,
             timeout: Duration::from_secs(1),
         };
+        let never = LimitAlgorithm::Vegas {
+            smoothing: 1.0,
+            probe_multiplier: 0,
+        };
         let forgetful = LimitAlgorithm::Gradient2 {
             tolerance: 1.5,
             queue: 4,
             smoothing: 0.2,
             long_window: 0,
         };
-        for (algorithm, property) in [(steep, "limit.backoff"), (forgetful, "limit.long_window")] {
+        for (algorithm, property) in [
+            (steep, "limit.backoff"),
+            (never, "limit.probe_multiplier"),
+            (forgetful, "limit.long_window"),
+        ] {
             let limit = AdaptiveLimit {
                 algorithm,
                 ..AdaptiveLimit::aimd()

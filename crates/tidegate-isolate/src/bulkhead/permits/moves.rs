@@ -56,6 +56,8 @@ pub enum LimitReason {
     Fast,
     /// Calls take longer than usual, or longer than the algorithm allows: it falls.
     Slow,
+    /// By their latency, calls queue in the dependency: it falls.
+    Queue,
     /// A call was dropped, for example because it timed out: it falls.
     Dropped,
     /// The settings have changed.
@@ -68,6 +70,7 @@ impl LimitReason {
         match self {
             Self::Fast => "fast",
             Self::Slow => "slow",
+            Self::Queue => "queue",
             Self::Dropped => "dropped",
             Self::Settings => "settings",
         }
