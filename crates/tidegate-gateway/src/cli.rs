@@ -4,7 +4,6 @@
 //! files, the variables and the output are arguments, so that a test needs no process.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -100,12 +99,8 @@ impl Machine {
     }
 }
 
-/// Prints nothing: variables are secrets.
-impl fmt::Debug for Machine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Machine").finish_non_exhaustive()
-    }
-}
+// Prints nothing: variables are secrets.
+tidegate_core::debug_fields!(Machine);
 
 /// Runs a command line, the name of the program first.
 pub fn run<A>(arguments: A, machine: &Machine, out: &mut dyn Write) -> ExitCode

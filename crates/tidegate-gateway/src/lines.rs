@@ -169,11 +169,7 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-impl fmt::Debug for Lines {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lines").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Lines);
 
 /// The fields of an event: the message, and ` name=value` for each other one.
 #[derive(Default)]

@@ -1,7 +1,6 @@
 //! Notification of the service manager (systemd): the gateway is ready, reloads, ends.
 
 use std::ffi::OsStr;
-use std::fmt;
 #[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -95,13 +94,7 @@ impl Notifier {
     }
 }
 
-impl fmt::Debug for Notifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Notifier")
-            .field("is_connected", &self.to.is_some())
-            .finish()
-    }
-}
+tidegate_core::debug_fields!(Notifier, this => is_connected: this.to.is_some());
 
 /// Returns the time since the system has started, as the service manager counts it.
 fn monotonic_us() -> u64 {

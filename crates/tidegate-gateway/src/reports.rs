@@ -1,6 +1,5 @@
 //! Where the parts of a gateway report: changes, problems, lines of the access log.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -49,10 +48,4 @@ impl Reports {
     }
 }
 
-impl fmt::Debug for Reports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reports")
-            .field("log", &self.log)
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Reports, this => log: this.log);

@@ -1,6 +1,5 @@
 //! The addresses of names, looked up on threads that may block, never on a loop.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,8 +69,4 @@ impl Resolver {
     }
 }
 
-impl fmt::Debug for Resolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resolver").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Resolver);

@@ -118,14 +118,6 @@ impl Default for Record<'_> {
     }
 }
 
-/// Prints no query: it may contain secrets.
-impl std::fmt::Debug for Record<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Record")
-            .field("id", &self.id)
-            .field("route", &self.route)
-            .field("status", &self.status)
-            .field("outcome", &self.outcome)
-            .finish_non_exhaustive()
-    }
-}
+// Prints no query: it may contain secrets.
+tidegate_core::debug_fields!(Record<'_>, this =>
+    id: this.id, route: this.route, status: this.status, outcome: this.outcome);

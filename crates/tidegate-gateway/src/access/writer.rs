@@ -53,11 +53,7 @@ impl Output {
     }
 }
 
-impl std::fmt::Debug for Output {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Output").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Output);
 
 /// The state of the thread.
 pub(super) struct Writer {

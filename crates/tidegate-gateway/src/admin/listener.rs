@@ -1,6 +1,5 @@
 //! Starts and ends the listener for operators.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,11 +48,7 @@ pub struct AdminParts {
     pub wall: WallTime,
 }
 
-impl fmt::Debug for AdminParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdminParts").finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(AdminParts);
 
 /// Why the listener for operators cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -231,10 +226,4 @@ fn listen(
     Ok((server, path))
 }
 
-impl fmt::Debug for AdminListener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdminListener")
-            .field("at", &self.address())
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(AdminListener, this => at: this.address());

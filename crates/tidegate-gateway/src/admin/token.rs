@@ -1,7 +1,5 @@
 //! The tokens of operators. They come from a variable or a file, and are compared in constant time.
 
-use std::fmt;
-
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -82,12 +80,8 @@ impl Tokens {
     }
 }
 
-/// Prints nothing: tokens are secrets.
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").finish_non_exhaustive()
-    }
-}
+// Prints nothing: tokens are secrets.
+tidegate_core::debug_fields!(Tokens);
 
 fn loaded(key: &str, secret: Option<&Secret>, disk: &dyn Disk) -> Result<Option<Vec<u8>>, String> {
     let text = match secret {

@@ -1,6 +1,6 @@
 //! `tidegate explain`: the route of a request, and each of its settings with its origin.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
 use tidegate::http::codec::{BodyLimits, HeadLimits, HeadTable, RequestDecoder};
 
@@ -104,16 +104,8 @@ fn would_be_read(method: &str, host: &str, target: &str) -> Result<(), String> {
     }
 }
 
-/// Prints no fields: they may contain secrets.
-impl fmt::Debug for Asked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asked")
-            .field("method", &self.method)
-            .field("host", &self.host)
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
-}
+// Prints no fields: they may contain secrets.
+tidegate_core::debug_fields!(Asked, this => method: this.method, host: this.host, path: this.path);
 
 /// Explains what the gateway does with a request. Secrets are not shown.
 pub fn explain(config: &Config, sources: &Sources, asked: &Asked) -> String {

@@ -1,6 +1,5 @@
 //! The configuration of a process: its file, the disk and the variables that it is read with.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,11 +85,5 @@ impl ConfigFile {
     }
 }
 
-/// Prints no variable: they are secrets.
-impl fmt::Debug for ConfigFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConfigFile")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
-    }
-}
+// Prints no variable: they are secrets.
+tidegate_core::debug_fields!(ConfigFile, this => path: this.path);

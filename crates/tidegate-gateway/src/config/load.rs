@@ -1,7 +1,6 @@
 //! Reads a whole configuration: all files, all sections, all checks, all mistakes at once.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -224,14 +223,8 @@ impl Config {
     }
 }
 
-/// Prints the origins only: they show no secret.
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("origins", &self.origins)
-            .finish_non_exhaustive()
-    }
-}
+// Prints the origins only: they show no secret.
+tidegate_core::debug_fields!(Config, this => origins: this.origins);
 
 /// Reads a section that the file has once. One that is wrong as a whole has its defaults.
 fn single<T: Setting>(root: &Node, key: &str, reading: &mut Reading) -> Option<T> {

@@ -1,7 +1,6 @@
 //! Four servers that can be made slow, failing, hanging or dead.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -204,10 +203,4 @@ impl Upstream {
     }
 }
 
-impl fmt::Debug for Upstreams {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upstreams")
-            .field("addresses", &self.addresses())
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Upstreams, this => addresses: this.addresses());

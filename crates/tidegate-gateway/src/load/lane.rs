@@ -7,7 +7,6 @@
 //! The state is under a lock, because handlers must be `Send`. It is locked by the loop, and now and
 //! then by the thread that samples it.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -363,10 +362,4 @@ fn turn(due: Due, targets: usize) -> usize {
     usize::try_from(due.number).unwrap_or(0) % targets
 }
 
-impl fmt::Debug for Lane {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Lane, this => address: this.address);

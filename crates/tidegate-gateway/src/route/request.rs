@@ -15,13 +15,6 @@ pub struct RouteRequest<'a> {
     pub has_header: &'a dyn Fn(&str, &str) -> bool,
 }
 
-/// Prints no fields: they may contain secrets.
-impl std::fmt::Debug for RouteRequest<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RouteRequest")
-            .field("host", &self.host)
-            .field("path", &String::from_utf8_lossy(self.path))
-            .field("method", &self.method)
-            .finish_non_exhaustive()
-    }
-}
+// Prints no fields: they may contain secrets.
+tidegate_core::debug_fields!(RouteRequest<'_>, this =>
+    host: this.host, path: String::from_utf8_lossy(this.path), method: this.method);

@@ -1,7 +1,6 @@
 //! The conditions of one route, and which of two routes is more specific.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use super::host::HostPattern;
 use super::path::PathPattern;
@@ -57,9 +56,5 @@ impl Rule {
     }
 }
 
-/// Prints no texts: they may be the values of variables.
-impl fmt::Debug for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rule").finish_non_exhaustive()
-    }
-}
+// Prints no texts: they may be the values of variables.
+tidegate_core::debug_fields!(Rule);

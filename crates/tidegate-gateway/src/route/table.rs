@@ -8,7 +8,6 @@
 //! Invariant: no request fits two routes of the same rank. [`Table::build`] reports such ties.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use super::host::HostPattern;
 use super::path::{PathPattern, Segment};
@@ -176,14 +175,8 @@ impl Table {
     }
 }
 
-/// Prints the number of routes only: their texts may be the values of variables.
-impl fmt::Debug for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table")
-            .field("routes", &self.rules.len())
-            .finish()
-    }
-}
+// Prints the number of routes only: their texts may be the values of variables.
+tidegate_core::debug_fields!(Table, this => routes: this.rules.len());
 
 /// A text that no rule contains, because a control character is refused there.
 const FRESH: &str = "\u{1}";

@@ -500,10 +500,4 @@ impl Unopened {
     }
 }
 
-impl fmt::Debug for Gateway {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gateway")
-            .field("addresses", &self.addresses())
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Gateway, this => addresses: this.addresses());

@@ -2,7 +2,6 @@
 //! the start and with each reload.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -151,13 +150,7 @@ impl ResolvesServerCert for Names {
     }
 }
 
-impl fmt::Debug for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Names")
-            .field("exact", &self.exact.keys())
-            .finish_non_exhaustive()
-    }
-}
+tidegate_core::debug_fields!(Names, this => exact: this.exact.keys());
 
 /// Returns what checks the certificates of clients.
 fn clients(
