@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use tidegate_gateway::cli::{self, Machine};
 use tidegate_gateway::config::Disk;
-use tidegate_testkit::has;
 
 /// Files in memory.
 #[derive(Debug, Default)]
@@ -95,10 +94,27 @@ pub(crate) fn compare(before: &str, text: &str) {
     }
 }
 
-/// Asserts that this text is an error, and that its check says these parts.
+/// Asserts that this text is an error, and that its check says these parts. Returns what it says.
 #[track_caller]
-pub(crate) fn fails<P: AsRef<str>>(text: &str, parts: impl IntoIterator<Item = P>) {
-    let (output, status) = check(text);
-    has(format!("{text}\n{output}"), parts);
-    assert_eq!(status, 1, "{text}\n{output}");
+pub(crate) fn fails<P: AsRef<str>>(text: &str, parts: impl IntoIterator<Item = P>) -> String {
+    says(text, check(text), 1, parts)
+}
+
+/// Asserts that a run has this status, and says these parts. `case` names it. Returns its output.
+#[track_caller]
+pub(crate) fn says<P: AsRef<str>>(
+    case: &str,
+    (output, found): (String, u8),
+    status: u8,
+    parts: impl IntoIterator<Item = P>,
+) -> String {
+    for part in parts {
+        let part = part.as_ref();
+        assert!(
+            output.contains(part),
+            "{case}\n`{part}` is missing in:\n{output}"
+        );
+    }
+    assert_eq!(found, status, "{case}\n{output}");
+    output
 }

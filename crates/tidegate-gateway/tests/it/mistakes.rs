@@ -1,8 +1,8 @@
 //! One row for each mistake that `tidegate check` finds.
 
-use tidegate_testkit::{begins, has};
+use tidegate_testkit::{begins, has, lacks};
 
-use crate::files::{cases, check, compare};
+use crate::files::{cases, check, compare, fails, says};
 
 /// A configuration to which a mistake is added.
 pub(crate) const GOOD: &str = "\
@@ -452,17 +452,12 @@ timeout = "1s"
 #[test]
 fn a_part_without_effect_is_a_warning() {
     let unused = "[upstream.b]\nservers = \"h:1\"\n";
-    let (output, status) = check(&format!("{GOOD}{unused}"));
-    has(
-        &output,
-        ["t.toml:8:11: warning: upstream.b: no route uses the upstream"],
-    );
-    assert_eq!(status, 0);
+    let message = "t.toml:8:11: warning: upstream.b: no route uses the upstream";
+    says(unused, check(&format!("{GOOD}{unused}")), 0, [message]);
     let shadowed = "[route.b]\npath = \"/a\"\nrespond = 200\n[route.c]\npath = \"/a/\"\nrespond = 200\n\
                     [route.d]\npath = \"/a/{x}/*\"\nrespond = 200\n";
-    let (output, status) = check(&format!("{GOOD}{shadowed}"));
-    has(&output, ["warning: route.a: no request reaches the route"]);
-    assert_eq!(status, 0);
+    let message = "warning: route.a: no request reaches the route";
+    says(shadowed, check(&format!("{GOOD}{shadowed}")), 0, [message]);
 }
 
 #[test]
@@ -476,9 +471,11 @@ fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
         "t.toml:5:9",
         "t.toml:6:",
     ];
-    let found: Vec<_> = places.iter().map(|place| output.find(place)).collect();
-    assert!(found.iter().all(Option::is_some), "{output}");
-    assert!(found.is_sorted(), "{output}");
+    has(&output, places);
+    assert!(
+        places.map(|place| output.find(place)).is_sorted(),
+        "{output}"
+    );
     assert_eq!(status, 1);
 }
 
@@ -517,12 +514,7 @@ fn a_wrong_setting_has_no_further_mistakes() {
         format!("{GOOD}[listen.admin]\nat = \"h:1\"\ntoken = 7\n"),
     ];
     for text in rows {
-        let (output, status) = check(&text);
-        assert!(
-            output.contains("\n1 error, 0 warnings\n"),
-            "{text}\n{output}"
-        );
-        assert_eq!(status, 1, "{text}");
+        fails(&text, ["\n1 error, 0 warnings\n"]);
     }
     let (output, _) = check(&GOOD.replace("[\"10.0.0.1:80\"]", "[]"));
     begins(&output, "t.toml:4:11: upstream.a.servers: there is none");
@@ -533,14 +525,9 @@ fn control_characters_of_names_are_escaped() {
     let name = "a\\n\\u001b[31m";
     let route = format!("[route.\"{name}\"]\npath = \"/a/*\"\nrespond = 200\ncolour = 1\n");
     let twice = format!("{GOOD}{route}{}", route.replace("31m", "32m"));
-    let (output, status) = check(&twice);
-    has(
-        &output,
-        [
-            "route.a\\n\\u{1b}[31m.colour: the key is unknown",
-            "the route takes the same requests",
-        ],
-    );
-    assert!(!output.contains('\u{1b}'), "{output}");
-    assert_eq!(status, 1);
+    let parts = [
+        "route.a\\n\\u{1b}[31m.colour: the key is unknown",
+        "the route takes the same requests",
+    ];
+    lacks(says(name, check(&twice), 1, parts), ["\u{1b}"]);
 }

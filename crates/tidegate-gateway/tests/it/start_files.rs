@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tidegate_gateway::cli::{self, Machine};
 use tidegate_gateway::config::RealDisk;
 
-use tidegate_testkit::{Folder, has};
+use tidegate_testkit::Folder;
 
-use crate::files::{cases, check, fails};
+use crate::files::{cases, check, fails, says};
 use crate::mistakes::GOOD;
 
 /// Checks `t.toml` with this text in a folder on the disk of the machine.
@@ -37,10 +37,9 @@ fn the_file_of_the_log_is_none_that_cannot_be_opened() {
         (format!("{path}/a\\u0000b"), "it cannot be opened: "),
         (format!("{path}/loop/log"), "it cannot be opened: "),
     ] {
-        let (output, status) = check_in(&folder, format!("{GOOD}[log]\nfile = \"{file}\"\n"));
+        let text = format!("{GOOD}[log]\nfile = \"{file}\"\n");
         let message = format!("t.toml:9:8: log.file: {message}");
-        assert!(output.contains(&message), "{file}\n{output}");
-        assert_eq!(status, 1, "{file}");
+        says(&file, check_in(&folder, text), 1, [message]);
     }
     let good = format!("{GOOD}[log]\nfile = \"{path}/new.log\"\n");
     assert_eq!(check_in(&folder, &good).1, 0);
@@ -52,25 +51,21 @@ fn the_path_of_a_socket_that_listens_can_be_used() {
     let folder = Folder::new("sockets");
     let path = folder.display();
     std::fs::write(folder.join("file"), "").unwrap();
-    let long = "a".repeat(120);
+    let (long, taken) = ("a".repeat(120), "something else than a socket is there");
     for (at, message) in [
         (format!("{path}/{long}"), "no socket can have this path: "),
         (
             format!("{path}/none/s"),
             "the folder of the socket does not exist",
         ),
-        (format!("{path}"), "something else than a socket is there"),
-        (
-            format!("{path}/file"),
-            "something else than a socket is there",
-        ),
+        (format!("{path}"), taken),
+        (format!("{path}/file"), taken),
     ] {
         for name in ["other", "admin"] {
             let line = format!("{name} = \"unix:{at}\"\n[upstream.a]");
-            let (output, status) = check_in(&folder, GOOD.replace("[upstream.a]", &line));
+            let found = check_in(&folder, GOOD.replace("[upstream.a]", &line));
             let message = format!("t.toml:3:9: listen.{name}.at: {message}");
-            assert!(output.contains(&message), "{at}\n{output}");
-            assert_eq!(status, 1, "{at}");
+            says(&at, found, 1, [message]);
         }
     }
     let socket = folder.join("s");
@@ -88,10 +83,8 @@ fn the_directory_of_files_can_be_opened() {
     for root in ["loop", "a\\u0000b"] {
         let path = folder.display();
         let text = format!("[listen]\nhttp = \"h:1\"\n[route.a]\nfiles = \"{path}/{root}\"\n");
-        let (output, status) = check_in(&folder, &text);
         let message = "t.toml:4:9: route.a.files.root: the directory cannot be opened: ";
-        assert!(output.contains(message), "{root}\n{output}");
-        assert_eq!(status, 1, "{root}");
+        says(root, check_in(&folder, &text), 1, [message]);
     }
 }
 
@@ -153,10 +146,13 @@ fn no_listener_has_an_address_that_includes_that_of_another_one() {
         ("0.0.0.0:80", "admin = \"127.0.0.1:80\""),
         ("[::]:80", "other = \"[::1]:80\""),
     ] {
-        let (output, status) = with(first, second);
         let message = ".at: one of the address and that of `listen.http` includes the other";
-        has(&output, ["t.toml:3:9: listen.", message]);
-        assert_eq!(status, 1, "{first} {second}");
+        says(
+            first,
+            with(first, second),
+            1,
+            ["t.toml:3:9: listen.", message],
+        );
     }
     for (first, second) in [
         ("0.0.0.0:80", "other = \"127.0.0.1:81\""),
@@ -165,8 +161,7 @@ fn no_listener_has_an_address_that_includes_that_of_another_one() {
         // The system decides.
         ("[::]:80", "other = \"127.0.0.1:80\""),
     ] {
-        let (output, status) = with(first, second);
-        assert_eq!(status, 0, "{first} {second}\n{output}");
+        says(first, with(first, second), 0, [""]);
     }
 }
 
@@ -202,9 +197,8 @@ files = 7
 file = \"/d/log\"
 query = 7
 ";
-    let (output, status) = check(text);
-    has(
-        &output,
+    let output = fails(
+        text,
         [
             "t.toml:1:1: timeuot:",
             "t.toml:4:49: listen.http.tls.certificates[0].key:",
@@ -222,12 +216,8 @@ query = 7
         ],
     );
     let errors = output.lines().filter(|line| line.starts_with("t.toml:"));
-    assert_eq!(
-        errors.filter(|line| !line.contains("warning")).count(),
-        13,
-        "{output}"
-    );
-    assert_eq!(status, 1);
+    let errors = errors.filter(|line| !line.contains("warning"));
+    assert_eq!(errors.count(), 13, "{output}");
 }
 
 /// Many systems would look up these names as addresses, or nothing has them.
@@ -257,21 +247,16 @@ fn an_address_that_cannot_be_right_is_refused() {
     ];
     let server = |at: &str| GOOD.replace("[\"10.0.0.1:80\"]", &format!("[\"h:1\", \"{at}\"]"));
     for (host, message) in rows {
-        let (output, status) = check(&server(&format!("{host}:80")));
         let message = format!("`{host}:80` is not an address: {message}");
-        assert!(output.contains(&message), "{host}\n{output}");
-        assert_eq!(status, 1, "{host}");
+        fails(&server(&format!("{host}:80")), [message]);
     }
     for port in ["+80", "-1", "", " 80", "65536"] {
-        let (output, _) = check(&server(&format!("h:{port}")));
         let message = "the port is not within 0 to 65535";
-        assert!(output.contains(message), "{port}\n{output}");
+        fails(&server(&format!("h:{port}")), [message]);
     }
     for path in ["/a\\u0000b".to_owned(), format!("/{}", "a".repeat(107))] {
-        let (output, status) = check(&server(&format!("unix:{path}")));
         let message = "t.toml:4:19: upstream.a.servers[1].at: no socket can have this path: ";
-        assert!(output.contains(message), "{path}\n{output}");
-        assert_eq!(status, 1, "{path}");
+        fails(&server(&format!("unix:{path}")), [message]);
     }
     for at in [
         "a.example.:80",
@@ -281,7 +266,6 @@ fn an_address_that_cannot_be_right_is_refused() {
         "1.2.3.4:80",
         "unix:/none/s",
     ] {
-        let (output, status) = check(&server(at));
-        assert_eq!(status, 0, "{at}\n{output}");
+        says(at, check(&server(at)), 0, [""]);
     }
 }

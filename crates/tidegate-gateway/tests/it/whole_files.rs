@@ -6,7 +6,7 @@ use tidegate_gateway::config::{Disk as _, RealDisk, load};
 
 use tidegate_testkit::{Folder, begins, has, lacks};
 
-use crate::files::{check, fails, machine, run};
+use crate::files::{check, fails, machine, run, says};
 use crate::mistakes::GOOD;
 use crate::start_files::check_in;
 
@@ -22,12 +22,9 @@ fn a_file_without_a_listener_for_requests_is_one_error() {
         ("[listen.admin]\nat = \"127.0.0.1:9090\"\n", "1:2"),
     ];
     for (text, place) in rows {
-        let (output, status) = check(text);
         let message = format!("t.toml:{place}: listen: no listener: nothing to serve");
-        assert!(output.contains(&message), "{text}\n{output}");
-        has(&output, ["such as `http = \"0.0.0.0:80\"`"]);
-        assert!(output.contains("\n1 error, 0 warnings"), "{text}\n{output}");
-        assert_eq!(status, 1, "{text}\n{output}");
+        let example = "such as `http = \"0.0.0.0:80\"`";
+        fails(text, [&*message, example, "\n1 error, 0 warnings"]);
     }
     // It is said beside mistakes elsewhere.
     for text in [
@@ -35,10 +32,7 @@ fn a_file_without_a_listener_for_requests_is_one_error() {
         "[listen]\nadmin = \"h:1\"\n[route.a]\nrespond = \n",
         "# listen\n[log\n",
     ] {
-        let (output, status) = check(text);
-        assert!(output.contains("no listener"), "{text}\n{output}");
-        assert!(!output.contains("\n1 error"), "{text}\n{output}");
-        assert_eq!(status, 1, "{text}\n{output}");
+        lacks(fails(text, ["no listener"]), ["\n1 error"]);
     }
     // It is not said beside a mistake that may be the reason.
     for text in [
@@ -49,9 +43,7 @@ fn a_file_without_a_listener_for_requests_is_one_error() {
         "listen = 7\n",
         "include = \"n.toml\"\n",
     ] {
-        let (output, status) = check(text);
-        assert!(!output.contains("no listener"), "{text}\n{output}");
-        assert_eq!(status, 1, "{text}\n{output}");
+        lacks(fails(text, [""]), ["no listener"]);
     }
 }
 
@@ -66,11 +58,8 @@ fn a_file_without_a_route_is_a_warning() {
             "1:1",
         ),
     ] {
-        let (output, status) = check(text);
         let message = format!("t.toml:{place}: {no_route}");
-        assert!(output.contains(&message), "{text}\n{output}");
-        assert!(output.contains("0 errors, 1 warning"), "{text}\n{output}");
-        assert_eq!(status, 0, "{text}\n{output}");
+        says(text, check(text), 0, [&message, "0 errors, 1 warning"]);
     }
     // It may be in what could not be read, or is wrong itself.
     for text in [
@@ -78,9 +67,7 @@ fn a_file_without_a_route_is_a_warning() {
         "[listen]\nhttp = \"h:1\"\n[route.a]\nrespond = 7000\n",
         "[listen]\nhttp = \"h:1\"\n[listen.b]\nat = \"h\n[route.a]\nrespond = 200\n",
     ] {
-        let (output, status) = check(text);
-        assert!(!output.contains("no route"), "{text}\n{output}");
-        assert_eq!(status, 1, "{text}\n{output}");
+        lacks(fails(text, [""]), ["no route"]);
     }
 }
 
@@ -96,12 +83,9 @@ fn a_circle_of_includes_ends() {
         ),
         ("d/c.toml", "include = \"../d/*.toml\"\n"),
     ];
-    let (output, status) = run(&files, &["check", "d/a.toml"]);
-    has(
-        &output,
-        ["d/a.toml:1:11: include: the file includes itself"],
-    );
-    assert_eq!(status, 1);
+    let found = run(&files, &["check", "d/a.toml"]);
+    let message = "d/a.toml:1:11: include: the file includes itself";
+    says("a circle", found, 1, [message]);
 }
 
 /// Files that include each other are read once each: nine of them had more than 100,000 chains.
@@ -113,16 +97,12 @@ fn a_file_that_is_included_twice_is_a_mistake_with_both_places() {
         ("b.toml", "include = \"c.toml\"\n"),
         ("c.toml", GOOD),
     ];
-    let (output, status) = run(&files, &["check", "t.toml"]);
-    has(
-        &output,
-        [
-            "b.toml:1:11: include: `c.toml` is included already\n",
-            "a.toml:1:11: the first time\n",
-            "\n1 error, 0 warnings",
-        ],
-    );
-    assert_eq!(status, 1);
+    let parts = [
+        "b.toml:1:11: include: `c.toml` is included already\n",
+        "a.toml:1:11: the first time\n",
+        "\n1 error, 0 warnings",
+    ];
+    says("twice", run(&files, &["check", "t.toml"]), 1, parts);
     let names: Vec<String> = (0..60).map(|number| format!("d/{number}.toml")).collect();
     let all = names
         .iter()
@@ -130,9 +110,8 @@ fn a_file_that_is_included_twice_is_a_mistake_with_both_places() {
     let files: Vec<_> = all
         .chain([("t.toml", "include = \"d/*.toml\"\n")])
         .collect();
-    let (output, status) = run(&files, &["check", "t.toml"]);
-    has(&output, ["is included already"]);
-    assert_eq!(status, 1);
+    let found = run(&files, &["check", "t.toml"]);
+    says("many", found, 1, ["is included already"]);
 }
 
 #[test]
@@ -141,9 +120,8 @@ fn a_file_that_is_included_by_two_links_is_included_twice() {
     std::fs::write(folder.join("part.toml"), "[log]\n").unwrap();
     std::os::unix::fs::symlink(&*folder, folder.join("self")).unwrap();
     let include = "include = [\"part.toml\", \"self/part.toml\"]\n";
-    let (output, status) = check_in(&folder, format!("{include}{GOOD}"));
-    has(&output, ["part.toml` is included already"]);
-    assert_eq!(status, 1);
+    let found = check_in(&folder, format!("{include}{GOOD}"));
+    says("links", found, 1, ["part.toml` is included already"]);
 }
 
 /// The folder of a bare name is that of the process.
@@ -162,10 +140,8 @@ fn a_pattern_of_an_include_may_be_beside_a_file_with_a_bare_name() {
 #[test]
 fn an_include_without_files_is_a_warning() {
     let text = format!("include = \"parts/*.toml\"\n{GOOD}");
-    let (output, status) = check(&text);
     let message = "t.toml:1:11: warning: include: no file has such a name";
-    has(&output, [message]);
-    assert_eq!(status, 0, "{output}");
+    says(&text, check(&text), 0, [message]);
 }
 
 /// Reading these files does not end.
@@ -223,9 +199,10 @@ fn mistakes_of_includes_name_both_files() {
     let main = format!("include = [\"parts/*.toml\", \"none.toml\", 5]\n{GOOD}");
     let part = "include = \"../t.toml\"\n[route.a]\nrespond = 200\n[route.b]\ntimeout = 1\n";
     let files = [("t.toml", main.as_str()), ("parts/b.toml", part)];
-    let (output, status) = run(&files, &["check", "t.toml"]);
-    has(
-        &output,
+    says(
+        "both",
+        run(&files, &["check", "t.toml"]),
+        1,
         [
             "parts/b.toml:2:8: route.a: the key is defined twice",
             "t.toml:6:8: the other definition",
@@ -235,7 +212,6 @@ fn mistakes_of_includes_name_both_files() {
             "parts/b.toml:1:11: include: the file includes itself",
         ],
     );
-    assert_eq!(status, 1);
 }
 
 #[test]
@@ -257,10 +233,8 @@ fn one_value_has_one_message() {
         (format!("{GOOD}{admin}token = \"${{NONE}}\"\n"), "NONE"),
     ];
     for (text, message) in rows {
-        let (output, status) = check(&text);
-        has(&output, [message]);
+        let output = fails(&text, [message]);
         assert!(output.ends_with("\n1 error, 0 warnings\n"), "{output}");
-        assert_eq!(status, 1);
     }
 }
 
@@ -281,34 +255,27 @@ fn folders_that_are_missing_and_bytes_that_are_no_text_are_found() {
         none.join("log")
     );
     let text = format!("{text}[route.a]\nfiles = {none:?}\n");
-    let (output, status) = check_in(&folder, &text);
-    has(
-        output,
+    says(
+        &text,
+        check_in(&folder, &text),
+        1,
         [
             ":4:8: log.file: the folder of the file does not exist",
             ":6:9: route.a.files.root: the directory does not exist",
             "\n2 errors, 0 warnings",
         ],
     );
-    assert_eq!(status, 1);
     std::fs::create_dir(&none).unwrap();
     assert_eq!(check_in(&folder, &text).1, 0);
     let mut bytes = format!("{text}a = 7\nä = \"").into_bytes();
     bytes.extend(b"\xff\xfe\"\n");
-    let (output, status) = check_in(&folder, &bytes);
     let path = folder.join("t.toml");
     let path = path.display();
     let message = format!(
         "{path}:8:6: the byte 0xff is not UTF-8\n  8 | ä = \"\u{fffd}\u{fffd}\"\n    |      ^ "
     );
-    has(
-        &output,
-        [
-            &message,
-            &format!("{path}:7:1: route.a.a: the key is unknown"),
-        ],
-    );
-    assert_eq!(status, 1);
+    let unknown = format!("{path}:7:1: route.a.a: the key is unknown");
+    says("bytes", check_in(&folder, &bytes), 1, [message, unknown]);
 }
 
 #[test]
