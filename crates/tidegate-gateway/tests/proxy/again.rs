@@ -54,8 +54,7 @@ fn a_request_is_not_refused_because_another_one_has_its_permit() {
         let (mut other, mut server) = fixture.open(GET, &back);
         if !queue.is_empty() {
             fixture.clock.advance(Duration::from_millis(600));
-            let waits = || fixture.isolation.snapshots()[0].waiting == 1;
-            tidegate_testkit::until("the next attempt waits", waits);
+            fixture.until_one_waits();
             // To the end of its wait.
             fixture.clock.advance(Duration::from_secs(5));
         }

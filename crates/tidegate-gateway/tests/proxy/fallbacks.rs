@@ -148,7 +148,7 @@ fn a_reload_keeps_the_command_of_a_fallback_or_frees_it() {
     let fixture = Fixture::new(&with_other(&back, &other, settings));
     let reload = |settings: &str| {
         let text = with_other(&back, &other, settings);
-        fixture.gateway.reload(config(&text)).unwrap();
+        fixture.reload(&text);
     };
     let (first, server) = fixture.open(GET, &back);
     let (mut second, mut spare) = fixture.open(GET, &other);
@@ -235,8 +235,7 @@ fn a_response_that_has_begun_has_the_time_of_the_fallback_too() {
         server.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
         assert!(client.head().starts_with("HTTP/1.1 200"));
         fixture.clock.advance(Duration::from_millis(3500));
-        server.write("o");
-        assert_eq!(client.bytes(1), "o");
+        server.sends("o", &mut client);
         fixture.clock.advance(Duration::from_millis(last));
         if is_whole {
             server.write("k");

@@ -75,11 +75,8 @@ fn a_server_is_down_after_failures_and_up_after_successes() {
     });
     assert_eq!(refused.field("tidegate-refused"), Some("no_server shop"));
     next(FINE);
-    assert_eq!(
-        ask(&fixture, &back).status(),
-        "503",
-        "one success is not enough"
-    );
+    // One success is not enough.
+    assert_eq!(ask(&fixture, &back).status(), "503");
     next(FINE);
     tidegate_testkit::until("the server is up", || {
         ask(&fixture, &back).status() == "200"
@@ -149,7 +146,7 @@ fn a_server_to_which_no_connection_can_be_made_is_down_until_there_is_one() {
     });
     let start = format!("upstream.back {at}: is down: ");
     assert!(told(&world)[0].starts_with(&start), "{:?}", told(&world));
-    assert_eq!(world.send(GET).message().status(), "503");
+    world.responds("503");
     let back = Upstream::at(&at);
     await_check(&world.clock, &back);
     tidegate_testkit::until("it is up", || told(&world).len() > 1);
@@ -180,13 +177,10 @@ fn a_server_is_up_with_the_statuses_of_the_settings() {
         };
         for (round, (good, bad)) in good.into_iter().zip(bad).enumerate() {
             next(bad);
-            tidegate_testkit::until(&format!("{bad} is bad"), || {
-                told(&world).len() == 2 * round + 1
-            });
+            let told = |count: usize| told(&world).len() == count;
+            tidegate_testkit::until(&format!("{bad} is bad"), || told(2 * round + 1));
             next(good);
-            tidegate_testkit::until(&format!("{good} is good"), || {
-                told(&world).len() == 2 * round + 2
-            });
+            tidegate_testkit::until(&format!("{good} is good"), || told(2 * round + 2));
         }
     }
 }
@@ -206,7 +200,7 @@ fn a_check_takes_no_longer_than_its_time() {
     world.clock.advance(Duration::from_secs(2));
     assert_eq!(silent.rest(), "");
     tidegate_testkit::until("it is down", || told(&world).len() == 1);
-    assert_eq!(world.send(GET).message().status(), "503");
+    world.responds("503");
 }
 
 #[test]
@@ -260,12 +254,9 @@ fn checks_end_with_their_upstream() {
     let fixture = Fixture::new(&text(&[&back], "kind = \"tcp\""));
     fixture.clock.advance(A_MOMENT);
     back.accept();
-    fixture
-        .gateway
-        .reload(config("[route.r]\nrespond = 200\n"))
-        .unwrap();
+    fixture.reload("[route.r]\nrespond = 200\n");
     fixture.clock.advance(Duration::from_secs(300));
-    assert_eq!(fixture.send(GET).message().status(), "200");
+    fixture.responds("200");
     assert!(back.is_quiet());
 }
 
@@ -279,7 +270,7 @@ fn a_reload_ends_the_old_checks_although_a_request_keeps_the_old_configuration()
     assert_eq!(check(&back, FINE).line(), "GET /old HTTP/1.1");
     let (mut client, mut server) = fixture.open(GET, &back);
     let new = text("path = \"/new\", up = 1, down = 1");
-    fixture.gateway.reload(config(&new)).unwrap();
+    fixture.reload(&new);
     for _ in 0..3 {
         let asked = next_check(&fixture, &back, BAD);
         assert_eq!(asked.line(), "GET /new HTTP/1.1");
@@ -288,7 +279,7 @@ fn a_reload_ends_the_old_checks_although_a_request_keeps_the_old_configuration()
     tidegate_testkit::until("it is down", || !is_up());
     // Without checks it is up, and nobody says that it is down.
     let without = route(&[&back], "timeout = false");
-    fixture.gateway.reload(config(&without)).unwrap();
+    fixture.reload(&without);
     assert!(is_up());
     fixture.clock.advance(Duration::from_secs(300));
     server.answer(&mut client);

@@ -15,7 +15,7 @@ struct Hung {
     program: Program,
     /// Its first listener, and the one for operators.
     addresses: [String; 2],
-    hold: ChildStdin,
+    hold: Option<ChildStdin>,
     manager: Manager,
 }
 
@@ -72,12 +72,11 @@ impl Hung {
             command.env("TOKEN", "full-token").stdin(Stdio::piped());
         });
         let address = program.address();
-        let admin = program.line();
-        let admin = admin.strip_prefix("admin listens on ").unwrap().to_owned();
+        let admin = program.admin();
         assert_eq!(manager.received(), "READY=1");
         program.rewrite(&format!("include = \"/dev/stdin\"\n{text}"));
         Self {
-            hold: program.input(),
+            hold: Some(program.input()),
             addresses: [address, admin],
             program,
             manager,
@@ -90,19 +89,33 @@ impl Hung {
         self.manager.is_reloading();
     }
 
+    /// The reload goes on, with another route.
+    fn goes_on(&mut self) {
+        let mut hold = self.hold.take().unwrap();
+        let new = b"[route.new]\npath = \"/new\"\nrespond = 201\n";
+        hold.write_all(new).unwrap();
+    }
+
+    /// Returns the status that the other route has, if there is one.
+    fn asks_for_the_new_route(&self) -> String {
+        let mut client = connect_to(&self.addresses[0]);
+        client.write(&GET.replace("/a", "/new"));
+        client.message().status().to_owned()
+    }
+
     fn terminate(&mut self, says: &str) {
         self.program.signal("TERM");
         let line = self.program.line();
         has(&line, [says]);
     }
 
-    /// Returns the lines up to the one that begins so.
-    fn lines_up_to(&mut self, start: &str) -> String {
+    /// Returns the lines up to the one with this text.
+    fn lines_up_to(&mut self, text: &str) -> String {
         let mut said = String::new();
         loop {
             let line = self.program.line();
             said = format!("{said}{line}\n");
-            if line.starts_with(start) {
+            if line.contains(text) {
                 return said;
             }
             assert!(!line.is_empty(), "the program has ended: {said}");
@@ -159,7 +172,7 @@ fn a_second_signal_ends_at_once_while_a_reload_waits() {
 #[test]
 fn a_reload_of_an_operator_that_waits_does_not_delay_the_end() {
     let mut hung = Hung::new("hung-api", "announce = \"0s\"");
-    let mut operator = Peer::new(TcpStream::connect(&hung.addresses[1]).unwrap());
+    let mut operator = connect_to(&hung.addresses[1]);
     operator.write(
         "POST /api/reload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer full-token\r\n\
          Content-Length: 0\r\n\r\n",
@@ -177,20 +190,10 @@ fn a_reload_that_ends_after_the_drain_has_begun_changes_nothing() {
     hung.hang_up();
     hung.terminate("announces the end");
     assert_eq!(hung.manager.received(), "STOPPING=1");
-    hung.hold
-        .write_all(b"[route.new]\npath = \"/new\"\nrespond = 201\n")
-        .unwrap();
-    drop(hung.hold);
-    let mut said = String::new();
-    while !said.contains("not reloaded: the old configuration stays") {
-        let line = hung.program.line();
-        assert!(!line.is_empty(), "the program has ended: {said}");
-        said.push_str(&line);
-    }
+    hung.goes_on();
+    let said = hung.lines_up_to("not reloaded: the old configuration stays");
     has(&said, ["the gateway is ending"]);
-    let mut client = Peer::new(TcpStream::connect(&hung.addresses[0]).unwrap());
-    client.write(&GET.replace("/a", "/new"));
-    assert_eq!(client.message().status(), "200");
+    assert_eq!(hung.asks_for_the_new_route(), "200");
     hung.program.signal("TERM");
     assert_eq!(hung.program.status(), Some(1));
     assert!(hung.manager.is_empty());
@@ -202,14 +205,9 @@ fn a_reload_goes_on_when_the_disk_responds() {
     hung.hang_up();
     hung.program.signal("USR1");
     assert_eq!(hung.program.line(), "the access log is opened again");
-    hung.hold
-        .write_all(b"[route.new]\npath = \"/new\"\nrespond = 201\n")
-        .unwrap();
-    drop(hung.hold);
+    hung.goes_on();
     assert_eq!(hung.program.line(), "reloaded");
     assert_eq!(hung.manager.received(), "READY=1");
-    let mut client = Peer::new(TcpStream::connect(&hung.addresses[0]).unwrap());
-    client.write(&GET.replace("/a", "/new"));
-    assert_eq!(client.message().status(), "201");
+    assert_eq!(hung.asks_for_the_new_route(), "201");
     hung.program.end();
 }

@@ -30,22 +30,14 @@ fn routes(back: &Upstream, root: &Path) -> String {
     )
 }
 
-/// Occupies the only permit of a route.
-fn occupy(world: &World, back: &Upstream, path: &str) -> (Peer, Peer) {
-    let (client, server) = world.open(&get(path), back);
-    (client, server)
-}
-
 #[test]
 fn every_response_of_the_gateway_has_the_id_of_its_line() {
     let root = Folder::new("ids");
     std::fs::write(root.join("a.txt"), "content").unwrap();
     let back = Upstream::new();
     let world = World::new(&routes(&back, &root));
-    let busy = [
-        occupy(&world, &back, "/shop"),
-        occupy(&world, &back, "/other"),
-    ];
+    // The only permits of two routes.
+    let busy = ["/shop", "/other"].map(|path| world.open(&get(path), &back));
     let rows = [
         (get("/fixed"), "203"),
         (get("/moved"), "308"),
@@ -74,7 +66,7 @@ fn every_response_of_the_gateway_has_the_id_of_its_line() {
             .to_owned();
         assert_eq!(id.len(), 16, "{response:?}");
         assert_eq!(response.head.matches("X-Request-Id").count(), 1);
-        let line = &world.lines(count + 1)[count];
+        let line = &world.line(count + 1);
         assert_eq!(value(line, "id"), Some(&*id), "{line}");
         assert_eq!(value(line, "status"), Some(*status), "{line}");
         assert!(seen.insert(id));
@@ -92,13 +84,13 @@ fn a_tunnel_of_connect_has_an_id() {
     drop(server);
     assert_eq!(client.rest(), "");
     drop(client);
-    let line = world.lines(1).remove(0);
+    let line = world.line(1);
     assert_eq!(value(&line, "id"), Some(id), "{line}");
     // One that cannot be opened has one, too.
     let _port = back.stop();
     let failed = world.send(CONNECT).message();
     assert_eq!(failed.status(), "502");
-    let line = world.lines(2).remove(1);
+    let line = world.line(2);
     assert_eq!(value(&line, "id"), failed.field("x-request-id"), "{line}");
 }
 
@@ -116,7 +108,7 @@ fn the_id_of_a_trusted_peer_is_kept_by_every_response() {
             let response = world.send(&request).message();
             let id = response.field("x-request-id").unwrap();
             assert_eq!(id == "mine-7", kept, "{path}");
-            let line = &world.lines(count + 1)[count];
+            let line = &world.line(count + 1);
             assert_eq!(value(line, "id"), Some(id), "{line}");
         }
     }

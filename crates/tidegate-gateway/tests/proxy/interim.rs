@@ -93,7 +93,6 @@ fn hints_and_the_wish_for_the_body_pass_both() {
     assert_eq!(client.head(), HINTS);
     server.write("HTTP/1.1 100 Continue\r\n\r\n");
     assert_eq!(client.head(), "HTTP/1.1 100 Continue\r\n\r\n");
-    client.write("abc");
-    assert_eq!(server.bytes(3), "abc");
+    client.sends("abc", &mut server);
     server.answer(&mut client);
 }

@@ -43,8 +43,7 @@ fn send_half(fixture: &Fixture, back: &Upstream) -> (Peer, Peer) {
 /// Sends the other half of the clients' bodies.
 fn send_rest(halves: &mut [(Peer, Peer)]) {
     for (client, server) in halves {
-        client.write("halves");
-        assert_eq!(server.bytes(6), "halves");
+        client.sends("halves", server);
     }
 }
 
@@ -137,8 +136,7 @@ fn the_time_until_a_server_agrees_to_a_body_is_its_own() {
     fixture.clock.advance(Duration::from_millis(1100));
     for (client, server) in &mut expecting {
         assert!(client.head().starts_with("HTTP/1.1 100 "));
-        client.write("bothhalves");
-        assert_eq!(server.bytes(10), "bothhalves");
+        client.sends("bothhalves", server);
     }
     pass(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(500));
@@ -252,8 +250,7 @@ fn clients_that_read_slowly_change_neither_limit_nor_latency() {
         // As a client that takes nothing does: the server waits with the rest.
         fixture.clock.advance(time);
         for (client, server) in &mut reading {
-            server.write("lf");
-            assert_eq!(client.bytes(2), "lf");
+            server.sends("lf", client);
         }
         fixture.wait_idle();
         fixture.clock.advance(Duration::from_secs(2));
@@ -289,8 +286,7 @@ fn the_time_of_an_attempt_begins_anew_with_the_last_byte_of_the_body() {
     let (back, fixture) = Fixture::of(ATTEMPTS);
     let (mut client, mut server) = send_half(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(2500));
-    client.write("halves");
-    assert_eq!(server.bytes(6), "halves");
+    client.sends("halves", &mut server);
     pass(&fixture, &back);
     fixture.clock.advance(Duration::from_millis(1100));
     let response = client.failure("timeout shop");

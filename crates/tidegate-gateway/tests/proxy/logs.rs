@@ -32,17 +32,16 @@ fn a_line_has_the_times_the_server_and_the_outcome() {
     let mut server = back.accept_asked();
     world.clock.advance(Duration::from_millis(40));
     server.answer(&mut client);
-    let lines = world.lines(1);
+    let line = world.line(1);
     shows(
-        &lines[0],
+        &line,
         format!(
             "client=127.0.0.1 method=POST host=Shop.example path=/a status=200 route=shop upstream=back server={} attempts=1 waiting_ms=0.000 running_ms=40.000 total_ms=40.000 received=3 sent=2 outcome=success",
             back.address()
         ),
     );
-    lacks(&lines[0], ["marker"]);
-    assert_eq!(value(&lines[0], "reason"), None);
-    assert_eq!(value(&lines[0], "cut"), None);
+    lacks(&line, ["marker"]);
+    assert_eq!((value(&line, "reason"), value(&line, "cut")), (None, None));
 }
 
 #[test]
@@ -59,9 +58,8 @@ fn a_response_without_content_has_sent_nothing() {
     server.write("abc");
     // Nothing of it is between the responses.
     client.ask(&mut server);
-    let lines = world.lines(3);
-    for (line, status, sent) in [(0, "205", "0"), (1, "205", "0"), (2, "200", "2")] {
-        shows(&lines[line], format!("status={status} sent={sent}"));
+    for (line, status, sent) in [(1, "205", "0"), (2, "205", "0"), (3, "200", "2")] {
+        shows(&world.line(line), format!("status={status} sent={sent}"));
     }
 }
 
@@ -70,17 +68,14 @@ fn a_request_that_waits_says_how_long() {
     let (back, world) = World::of("limit = 1\nqueue = { max = 1, wait = \"1s\" }");
     let (mut first, mut server) = world.open(GET, &back);
     let mut second = world.send(GET);
-    tidegate_testkit::until("the second one waits", || {
-        world.parts.isolation.snapshots()[0].waiting == 1
-    });
+    world.until_one_waits();
     world.clock.advance(Duration::from_millis(30));
     server.answer(&mut first);
     server.message();
     world.clock.advance(Duration::from_millis(5));
     server.answer(&mut second);
-    let lines = world.lines(2);
     shows(
-        &lines[1],
+        &world.line(2),
         "waiting_ms=30.000 running_ms=5.000 total_ms=35.000",
     );
 }
@@ -92,57 +87,47 @@ fn a_refusal_and_a_failure_say_why_with_the_word_of_the_client() {
     world.refusal(GET, "limit shop");
     world.clock.advance(Duration::from_secs(3));
     first.failure("timeout shop");
-    let lines = world.lines(2);
-    shows(
-        &lines[0],
+    let rows = [
         "status=503 outcome=refused reason=limit attempts=0",
-    );
-    shows(
-        &lines[1],
         "status=504 outcome=failed reason=timeout attempts=1",
-    );
+    ];
+    for (line, values) in world.lines(2).iter().zip(rows) {
+        shows(line, values);
+    }
     let metrics = world.get("/metrics").body;
     for reason in ["limit", "timeout"] {
         let line = format!("tidegate_route_problems_total{{route=\"shop\",reason=\"{reason}\"}} 1");
         has(&metrics, [&line]);
     }
     world.operation.reload("test").unwrap();
-    assert_eq!(
-        world
-            .get("/metrics")
-            .body
-            .matches("tidegate_route_problems_total{")
-            .count(),
-        2
-    );
+    let metrics = world.get("/metrics").body;
+    assert_eq!(metrics.matches("tidegate_route_problems_total{").count(), 2);
 }
 
 #[test]
 fn a_response_that_is_cut_is_logged_as_such() {
     let (back, world) = World::of("timeout = \"2s\"");
     let half = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf";
+    let begin = || {
+        let (mut client, mut server) = world.reach(GET, &back);
+        server.serve(half);
+        client.head();
+        assert_eq!(client.bytes(4), "half");
+        (client, server)
+    };
     // The server breaks off.
-    let (mut client, mut server) = world.reach(GET, &back);
-    server.serve(half);
-    client.head();
-    assert_eq!(client.bytes(4), "half");
+    let (mut client, server) = begin();
     drop(server);
     assert_eq!(client.rest(), "");
     // The time is over.
-    let (mut client, mut server) = world.reach(GET, &back);
-    server.serve(half);
-    client.head();
-    assert_eq!(client.bytes(4), "half");
+    let (mut client, _server) = begin();
     world.clock.advance(Duration::from_secs(3));
     assert_eq!(client.rest(), "");
     // The client leaves.
-    let (mut client, mut server) = world.reach(GET, &back);
-    server.serve(half);
-    client.head();
-    assert_eq!(client.bytes(4), "half");
+    let (client, _other) = begin();
     drop(client);
-    let lines = world.lines(3);
-    for (line, reason) in lines.iter().zip(["closed", "timeout", "client_left"]) {
+    let reasons = ["closed", "timeout", "client_left"];
+    for (line, reason) in world.lines(3).iter().zip(reasons) {
         shows(
             line,
             format!("status=200 sent=4 outcome=failed reason={reason} cut=true"),
@@ -159,9 +144,8 @@ fn further_attempts_and_fallbacks_are_in_the_line() {
     one.accept().message();
     two.accept().message();
     assert_eq!(client.message().body, "[]");
-    let lines = world.lines(1);
     shows(
-        &lines[0],
+        &world.line(1),
         format!(
             "status=200 attempts=2 server={} outcome=failed reason=closed fallback=success",
             two.address()
@@ -181,12 +165,12 @@ fn a_response_that_breaks_off_before_its_turn_is_cut_as_the_log_says() {
     let [(_, mut first), (_, mut second)] = servers;
     second.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf");
     drop(second);
-    let lines = world.lines(1);
-    shows(&lines[0], "path=/b status=200 reason=closed cut=true");
+    let line = world.line(1);
+    shows(&line, "path=/b status=200 reason=closed cut=true");
     first.answer(&mut client);
     let head = client.head();
     begins(&head, "HTTP/1.1 200 ");
-    assert_eq!(field(&head, "x-request-id"), value(&lines[0], "id"));
+    assert_eq!(field(&head, "x-request-id"), value(&line, "id"));
     assert_eq!(client.rest(), "half");
 }
 
@@ -200,9 +184,8 @@ fn the_response_of_a_fallback_has_the_reason_that_its_client_got() {
     let mut spare = other.accept();
     spare.serve(OK);
     client.failure("closed shop");
-    let lines = world.lines(1);
     shows(
-        &lines[0],
+        &world.line(1),
         format!(
             "status=200 upstream=other server={} outcome=failed reason=closed fallback=success",
             other.address()
@@ -214,9 +197,8 @@ fn the_response_of_a_fallback_has_the_reason_that_its_client_got() {
     spare.serve("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha");
     client.head();
     assert_eq!(client.bytes(2), "ha");
-    spare.write("lf");
-    assert_eq!(client.bytes(2), "lf");
-    shows(&world.lines(2)[1], "outcome=failed reason=closed");
+    spare.sends("lf", &mut client);
+    shows(&world.line(2), "outcome=failed reason=closed");
     let metrics = world.get("/metrics").body;
     let line = "tidegate_route_problems_total{route=\"shop\",reason=\"closed\"} 2";
     has(&metrics, [line]);
@@ -227,9 +209,9 @@ fn a_client_that_leaves_before_the_response_has_no_status() {
     let (back, world) = World::of("");
     let (client, _server) = world.open(GET, &back);
     drop(client);
-    let lines = world.lines(1);
-    shows(&lines[0], "status=0 outcome=failed reason=client_left");
-    assert_eq!(value(&lines[0], "cut"), None);
+    let line = world.line(1);
+    shows(&line, "status=0 outcome=failed reason=client_left");
+    assert_eq!(value(&line, "cut"), None);
 }
 
 #[test]
@@ -239,37 +221,26 @@ fn responses_of_the_gateway_itself_are_logged() {
          [route.old]\npath = \"/old\"\nredirect = \"/new\"\n\
          [route.small]\npath = \"/small\"\nrespond = 200\nbody = \"1B\"\n",
     );
-    let ask = |line: &str, fields: &str| {
-        let request = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-        world.send(&request).message()
-    };
-    assert_eq!(ask("GET /fixed", "").status(), "203");
-    assert_eq!(ask("GET /old", "").status(), "308");
-    assert_eq!(ask("GET /none", "").status(), "404");
-    assert_eq!(
-        ask(
-            "POST /small",
-            "Content-Length: 2\r\nExpect: 100-continue\r\n"
-        )
-        .status(),
-        "413"
-    );
-    let lines = world.lines(4);
     let rows = [
-        ("203", Some("fixed"), "success", None),
-        ("308", Some("old"), "success", None),
-        ("404", None, "refused", Some("no_route")),
-        ("413", Some("small"), "refused", Some("body")),
+        ("GET /fixed", "203", Some("fixed"), "success", None),
+        ("GET /old", "308", Some("old"), "success", None),
+        ("GET /none", "404", None, "refused", Some("no_route")),
+        ("POST /small", "413", Some("small"), "refused", Some("body")),
     ];
-    for (line, (status, route, outcome, reason)) in lines.iter().zip(rows) {
+    for (count, (asked, status, route, outcome, reason)) in rows.into_iter().enumerate() {
+        let fields = match status {
+            "413" => "Content-Length: 2\r\nExpect: 100-continue\r\n",
+            _ => "",
+        };
+        let request = format!("{asked} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        assert_eq!(world.send(&request).message().status(), status, "{asked}");
+        let line = world.line(count + 1);
         shows(
-            line,
+            &line,
             format!("status={status} outcome={outcome} client=127.0.0.1"),
         );
-        assert_eq!(
-            (value(line, "route"), value(line, "reason")),
-            (route, reason)
-        );
+        let found = (value(&line, "route"), value(&line, "reason"));
+        assert_eq!(found, (route, reason), "{asked}");
     }
 }
 
@@ -280,7 +251,7 @@ fn the_path_is_that_of_the_client_also_if_the_route_changes_it() {
     let mut client = world.send(GET);
     assert_eq!(back.accept().serve(OK).line(), "GET /inside HTTP/1.1");
     client.message();
-    shows(&world.lines(1)[0], "path=/a host=shop.example");
+    shows(&world.line(1), "path=/a host=shop.example");
 }
 
 #[test]
@@ -305,13 +276,10 @@ fn what_the_server_of_http_refuses_is_logged() {
     ];
     for (count, (request, status)) in rows.iter().enumerate() {
         assert_eq!(world.send(request).message().status(), *status);
-        let lines = world.lines(count + 1);
-        shows(
-            &lines[count],
-            format!("status={status} outcome=refused path="),
-        );
-        shows(&lines[count], "client=127.0.0.1 attempts=0");
-        assert!(value(&lines[count], "reason").is_some(), "{}", lines[count]);
+        let line = world.line(count + 1);
+        shows(&line, format!("status={status} outcome=refused path="));
+        shows(&line, "client=127.0.0.1 attempts=0");
+        assert!(value(&line, "reason").is_some(), "{line}");
     }
     // A head that does not come.
     let mut late = world.send("GET / HT");
@@ -320,7 +288,7 @@ fn what_the_server_of_http_refuses_is_logged() {
         world.parts.reports.log.as_ref().unwrap().written() > rows.len() as u64
     });
     assert_eq!(late.message().status(), "408");
-    shows(&world.lines(rows.len() + 1)[rows.len()], "status=408");
+    shows(&world.line(rows.len() + 1), "status=408");
 }
 
 #[test]
@@ -335,17 +303,14 @@ fn a_body_that_is_too_large_or_too_late_is_logged_with_its_status() {
     let mut client = world.connect("small");
     client.write("POST /declared HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n");
     assert_eq!(client.message().status(), "413");
-    shows(
-        &world.lines(1)[0],
-        "status=413 path=/declared outcome=refused",
-    );
+    shows(&world.line(1), "status=413 path=/declared outcome=refused");
     // One that is not declared, and one that does not come.
     let mut client = world.connect("small");
     client.write("POST /sent HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     let _first = back.accept();
     client.write("4\r\nabcd\r\n0\r\n\r\n");
     assert_eq!(client.message().status(), "413");
-    shows(&world.lines(2)[1], "status=413 path=/sent outcome=refused");
+    shows(&world.line(2), "status=413 path=/sent outcome=refused");
     let (mut client, mut second) = world.begin(
         "POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\na",
         &back,
@@ -354,7 +319,7 @@ fn a_body_that_is_too_large_or_too_late_is_logged_with_its_status() {
     world.clock.advance(Duration::from_secs(31));
     assert_eq!(client.message().status(), "408");
     shows(
-        &world.lines(3)[2],
+        &world.line(3),
         format!("status=408 path=/late server={}", back.address()),
     );
 }
@@ -376,7 +341,7 @@ fn files_are_logged_with_their_status_and_length() {
         let request = format!("{method} /assets/{name}?q=marker HTTP/1.1\r\nHost: a\r\n\r\n");
         let head = world.send(&request).head();
         begins(&head, format!("HTTP/1.1 {status} "));
-        let line = world.lines(count + 1).swap_remove(count);
+        let line = world.line(count + 1);
         let path = format!("/assets/{name}");
         shows(&line, format!("method={method} path={path} route=assets"));
         shows(
@@ -402,22 +367,19 @@ fn a_tunnel_has_one_line_when_it_has_ended() {
             server.serve(accept);
         }
         assert!(client.head().starts_with(&format!("HTTP/1.1 {status} ")));
-        client.write("ping");
-        assert_eq!(server.bytes(4), "ping");
-        server.write("pong!");
-        assert_eq!(client.bytes(5), "pong!");
+        client.sends("ping", &mut server);
+        server.sends("pong!", &mut client);
         // A request that ends meanwhile has the next line.
         let mut other = world.send(GET);
         back.accept().serve(OK_CLOSE);
         other.message();
-        shows(&world.lines(2 * count + 1)[2 * count], "path=/a");
+        shows(&world.line(2 * count + 1), "path=/a");
         world.clock.advance(Duration::from_secs(7));
         drop(server);
         assert_eq!(client.rest(), "");
         // The client could still send.
         drop(client);
-        let lines = world.lines(2 * count + 2);
-        let line = &lines[2 * count + 1];
+        let line = &world.line(2 * count + 2);
         shows(line, format!("status={status} received=4 sent=5"));
         shows(
             line,
@@ -431,9 +393,8 @@ fn a_tunnel_has_one_line_when_it_has_ended() {
     }
     let (address, _held) = (back.address(), back.stop());
     assert_eq!(world.send(connect).message().status(), "502");
-    let lines = world.lines(5);
     shows(
-        &lines[4],
+        &world.line(5),
         format!("server={address} attempts=1 reason=connect"),
     );
 }
@@ -467,14 +428,12 @@ fn a_tunnel_that_is_cut_at_the_end_says_so() {
     };
     let (_held, ended) = (open(), open());
     drop(ended);
-    let lines = world.lines(1);
-    shows(&lines[0], "status=101 outcome=success");
+    shows(&world.line(1), "status=101 outcome=success");
     let drained = world.operation.drain();
     world.clock.advance(Duration::from_secs(6));
     drained.wait().unwrap();
-    let lines = world.lines(2);
     shows(
-        &lines[1],
+        &world.line(2),
         "status=101 outcome=failed reason=closing cut=true",
     );
 }

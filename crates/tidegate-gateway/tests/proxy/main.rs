@@ -53,8 +53,9 @@ use std::time::Duration;
 use tidegate::ManualClock;
 use tidegate::isolate::{Event, Isolation};
 use tidegate::net::NetGroup;
+use tidegate::promise::Completion;
 use tidegate_gateway::config::{Config, Disk, load};
-use tidegate_gateway::serve::Gateway;
+use tidegate_gateway::serve::{Gateway, Summary};
 
 use steps::{pass, serve_first, with_other};
 use streams::{Listener, Stream, Wires};
@@ -136,10 +137,6 @@ impl Fixture {
         self.gateway.addresses()[0].1.clone()
     }
 
-    fn client(&self) -> Peer {
-        self.connect(&self.address())
-    }
-
     /// Connects to a listener.
     fn connect(&self, address: &str) -> Peer {
         Peer::new(self.wires.connect(address).unwrap())
@@ -149,6 +146,87 @@ impl Fixture {
     fn refuses(&self, address: &str) -> bool {
         self.wires.connect(address).is_err()
     }
+
+    /// Announces the end for so many seconds, and gives the requests so many.
+    fn drain(&self, announce: u64, deadline: u64) -> Completion<Summary> {
+        let times = [announce, deadline].map(Duration::from_secs);
+        self.gateway.drain(times[0], times[1])
+    }
+
+    /// Does `work` while the loop is busy, so that the loop finds all that has come in one turn, in
+    /// this order.
+    fn in_one_turn(&self, work: impl FnOnce()) {
+        self.while_busy(0, work);
+    }
+
+    /// Does `work` while one of the loops is busy.
+    fn while_busy(&self, home: usize, work: impl FnOnce()) {
+        let (free, busy) = std::sync::mpsc::channel::<()>();
+        let (begun, begins) = std::sync::mpsc::channel::<()>();
+        let home = self.group.loops().iter().nth(home).unwrap();
+        let task = home.submit(move || {
+            drop(begun);
+            let _ = busy.recv();
+        });
+        let _ = begins.recv();
+        work();
+        drop(free);
+        task.unwrap().wait().unwrap();
+    }
+
+    /// Returns the requests in flight at each server of the first upstream.
+    fn in_flight(&self) -> Vec<usize> {
+        let servers = &self.gateway.upstreams()[0].servers;
+        servers.iter().map(|server| server.in_flight).collect()
+    }
+
+    /// Sends a request that its server gets so many times, and to which it never responds.
+    #[track_caller]
+    fn fails(&self, back: &Upstream, times: usize) {
+        let mut client = self.send(GET);
+        for _ in 0..times {
+            back.accept().message();
+        }
+        assert_eq!(client.message().status(), "502");
+        assert!(back.is_quiet());
+    }
+
+    /// Reads this configuration. Returns what takes effect only after a restart.
+    #[track_caller]
+    fn reload(&self, text: &str) -> Vec<String> {
+        self.gateway.reload(config(text)).unwrap()
+    }
+
+    /// Reads this configuration, which cannot be used. Returns the reason.
+    #[track_caller]
+    fn reload_fails(&self, text: &str) -> String {
+        let failed = self.gateway.reload(config(text));
+        failed.unwrap_err().to_string()
+    }
+}
+
+impl Serves for Fixture {
+    fn client(&self) -> Peer {
+        self.connect(&self.address())
+    }
+
+    fn isolation(&self) -> &Isolation {
+        &self.isolation
+    }
+
+    fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+}
+
+/// A gateway, its clients and its servers.
+trait Serves {
+    /// Connects to the listener for requests.
+    fn client(&self) -> Peer;
+
+    fn isolation(&self) -> &Isolation;
+
+    fn clock(&self) -> &ManualClock;
 
     /// Sends a request on a connection of its own and returns the connection.
     fn send(&self, request: &str) -> Peer {
@@ -191,51 +269,34 @@ impl Fixture {
         refused
     }
 
+    /// Sends a request that has a response with this status.
+    #[track_caller]
+    fn responds(&self, status: &str) {
+        assert_eq!(self.send(GET).message().status(), status);
+    }
+
     /// Returns how often this has happened to the calls of all commands.
     fn total(&self, event: Event) -> u64 {
-        let snapshots = self.isolation.snapshots();
+        let snapshots = self.isolation().snapshots();
         snapshots.iter().map(|one| one.totals[event]).sum()
     }
 
+    /// Returns the requests in flight.
     fn active(&self) -> usize {
-        self.isolation
-            .snapshots()
-            .iter()
-            .map(|one| one.active)
-            .sum()
-    }
-
-    /// Does `work` while the loop is busy, so that the loop finds all that has come in one turn, in
-    /// this order.
-    fn in_one_turn(&self, work: impl FnOnce()) {
-        self.while_busy(0, work);
-    }
-
-    /// Does `work` while one of the loops is busy.
-    fn while_busy(&self, home: usize, work: impl FnOnce()) {
-        let (free, busy) = std::sync::mpsc::channel::<()>();
-        let (begun, begins) = std::sync::mpsc::channel::<()>();
-        let home = self.group.loops().iter().nth(home).unwrap();
-        let task = home.submit(move || {
-            drop(begun);
-            let _ = busy.recv();
-        });
-        let _ = begins.recv();
-        work();
-        drop(free);
-        task.unwrap().wait().unwrap();
-    }
-
-    /// Returns the requests in flight at each server of the first upstream.
-    fn in_flight(&self) -> Vec<usize> {
-        let servers = &self.gateway.upstreams()[0].servers;
-        servers.iter().map(|server| server.in_flight).collect()
+        let snapshots = self.isolation().snapshots();
+        snapshots.iter().map(|one| one.active).sum()
     }
 
     /// Waits until every request has given its permit back and is counted, which comes after it.
     fn wait_idle(&self) {
         tidegate_testkit::until("no request is in flight", || self.active() == 0);
-        self.clock.settle();
+        self.clock().settle();
+    }
+
+    /// Waits until a request of the first route is in the queue.
+    fn until_one_waits(&self) {
+        let waiting = || self.isolation().snapshots()[0].waiting == 1;
+        tidegate_testkit::until("a request waits", waiting);
     }
 }
 
@@ -349,6 +410,13 @@ impl Peer {
         self.0.write_all(text.as_bytes()).unwrap();
     }
 
+    /// Sends bytes, which the other one gets.
+    #[track_caller]
+    fn sends(&mut self, text: &str, other: &mut Self) {
+        self.write(text);
+        assert_eq!(other.bytes(text.len()), text);
+    }
+
     /// Reads a head, to its empty line.
     fn head(&mut self) -> String {
         let mut got = Vec::new();
@@ -446,6 +514,14 @@ impl Peer {
     }
 }
 
+/// Advances time until a drain ends.
+fn until_done(clock: &ManualClock, drained: &Completion<Summary>) {
+    tidegate_testkit::until("the drain ends", || {
+        clock.advance(Duration::from_secs(1));
+        drained.is_done()
+    });
+}
+
 /// Returns which of these peers has received something first.
 fn first_readable(peers: &[&Peer]) -> usize {
     tidegate_testkit::until_some("something comes", || {
@@ -468,6 +544,13 @@ impl Message {
 
     fn status(&self) -> &str {
         self.head.split(' ').nth(1).unwrap()
+    }
+
+    /// Asserts that the response has this status, and is the last one of its connection.
+    #[track_caller]
+    fn is_last(&self, status: &str) {
+        let ends = self.field("connection");
+        assert_eq!((self.status(), ends), (status, Some("close")));
     }
 
     fn line(&self) -> &str {

@@ -102,7 +102,7 @@ fn plain_http_to_a_listener_with_tls_is_closed_and_others_are_served() {
     let _ = client.read_to_end(&mut got);
     // An alert at most: nothing that a client of HTTP takes for a response.
     assert!(got.is_empty() || got[0] == 21, "{got:?}");
-    let mut other = Peer::new(TcpStream::connect(address("http")).unwrap());
+    let mut other = connect_to(address("http"));
     other.write(GET);
     assert_eq!(other.message().status(), "200");
     assert_one_report(

@@ -9,7 +9,7 @@ use tidegate_gateway::Resolver;
 
 use tidegate_testkit::has;
 
-use crate::logs::value;
+use crate::logs::shows;
 use crate::operation::{World, operated};
 use crate::*;
 
@@ -117,9 +117,7 @@ fn a_name_is_looked_up_again_and_one_that_fails_keeps_its_addresses() {
     named.reaches(&[two, two]);
     // The name is not found: nothing changes.
     *named.answer.lock().unwrap() = None;
-    for _ in 0..30 {
-        named.world.clock.advance(Duration::from_secs(1));
-    }
+    named.world.pass_seconds(30);
     named.reaches(&[two, two]);
     named.change(
         Some(vec![address(two), address(one)]),
@@ -203,9 +201,7 @@ fn old_settings_look_up_no_names() {
     let before = changes().len();
     named.change(Some(vec![address(two)]), ": 127.0.0.2");
     // More than one time between two lookups of the old ones.
-    for _ in 0..30 {
-        world.clock.advance(Duration::from_secs(1));
-    }
+    world.pass_seconds(30);
     named.reaches(&[two]);
     assert_eq!(changes().len(), before + 1, "{:?}", changes());
     server.answer(&mut client);
@@ -259,11 +255,20 @@ fn a_lookup_that_hangs_delays_neither_the_start_nor_other_upstreams() {
     let world = World::with_resolver(operated(&text), resolver);
     let mut client = world.send(GET);
     back.accept().serve_ok(&mut client);
-    for _ in 0..5 {
-        world.clock.advance(Duration::from_secs(1));
-    }
+    world.pass_seconds(5);
     assert_eq!(world.get("/api/snapshot").status(), "200");
     drop(never);
+}
+
+/// Returns a resolver whose first lookup hangs. Later ones find nothing.
+fn hanging() -> (Promise<Vec<SocketAddr>>, Resolver) {
+    let (found, hangs) = promise::<Vec<SocketAddr>>();
+    let hangs = Mutex::new(Some(hangs));
+    let resolver = Resolver::new(move |_, _| {
+        let first = hangs.lock().unwrap().take();
+        first.unwrap_or_else(|| Completion::failed(Failure::new("no such name")))
+    });
+    (found, resolver)
 }
 
 /// A gateway whose only server has a name, and the promise of the name's first lookup. Later lookups find
@@ -278,12 +283,7 @@ impl Awaited {
     /// The operating system knows the name, but only the resolver of the gateway is asked.
     fn new(route: &str) -> Self {
         let back = Upstream::new();
-        let (found, hangs) = promise::<Vec<SocketAddr>>();
-        let hangs = Mutex::new(Some(hangs));
-        let resolver = Resolver::new(move |_, _| {
-            let first = hangs.lock().unwrap().take();
-            first.unwrap_or_else(|| Completion::failed(Failure::new("no such name")))
-        });
+        let (found, resolver) = hanging();
         let text = text(address(&back).port(), "").replace("shop.test", "localhost");
         let world = World::with_resolver(format!("{text}{route}"), resolver);
         Self { back, found, world }
@@ -292,10 +292,8 @@ impl Awaited {
     /// Sends a request and waits until it is in flight.
     fn send(&self, request: &str) -> Peer {
         let client = self.world.send(request);
-        tidegate_testkit::until("the request waits for the lookup", || {
-            let snapshots = self.world.parts.isolation.snapshots();
-            snapshots.iter().any(|one| one.active > 0)
-        });
+        let is_in_flight = || self.world.active() > 0;
+        tidegate_testkit::until("the request waits for the lookup", is_in_flight);
         client
     }
 }
@@ -330,13 +328,8 @@ fn a_client_that_leaves_before_its_tunnel_is_connected_is_logged_as_such() {
     let awaited = Awaited::new(TUNNEL);
     let client = awaited.send(CONNECT);
     drop(client);
-    let lines = awaited.world.lines(1);
-    assert_eq!(value(&lines[0], "reason"), Some("client_left"), "{lines:?}");
-    assert_eq!(value(&lines[0], "status"), Some("0"), "{lines:?}");
-    tidegate_testkit::until("nothing is held", || {
-        let snapshots = awaited.world.parts.isolation.snapshots();
-        snapshots.iter().all(|one| one.active == 0)
-    });
+    shows(&awaited.world.line(1), "reason=client_left status=0");
+    awaited.world.wait_idle();
     assert!(awaited.found.succeed(vec![address(&awaited.back)]).is_ok());
     awaited.world.pass_the_loop();
     assert!(awaited.back.is_quiet(), "nobody waits for the connection");
@@ -399,32 +392,22 @@ fn requests_are_refused_if_the_only_name_was_never_found() {
 #[test]
 fn a_first_lookup_that_hangs_delays_no_request_that_another_server_takes() {
     let (one, two) = two_servers();
-    let (found, hangs) = promise::<Vec<SocketAddr>>();
-    let hangs = Mutex::new(Some(hangs));
-    let resolver = Resolver::new(move |_, _| {
-        let first = hangs.lock().unwrap().take();
-        first.unwrap_or_else(|| Completion::failed(Failure::new("no such name")))
-    });
+    let (found, resolver) = hanging();
     let port = address(&one).port();
     let world = World::with_resolver(beside(port, &two), resolver);
-    let reaches = |server: &Upstream| {
-        world.served_by(server);
-    };
-    (0..4).for_each(|_| reaches(&two));
+    (0..4).for_each(|_| world.served_by(&two));
     // After `connect_timeout`, nothing waits for it.
     tidegate_testkit::until("the lookup takes too long", || {
         world.clock.advance(Duration::from_secs(1));
         let changes = world.parts.reports.events.latest();
         format!("{changes:?}").contains("the name is not found in time")
     });
-    let order = |order: &str| {
-        let line = format!("POST /api/servers/back/{}/{order}", address(&two));
-        world.order(&line);
-    };
+    let path = format!("POST /api/servers/back/{}", address(&two));
+    let order = |order: &str| world.order(&format!("{path}/{order}"));
     order("drain");
     world.refusal(GET, "no_server shop");
     assert!(found.succeed(vec![address(&one)]).is_ok());
-    reaches(&one);
+    world.served_by(&one);
     order("resume");
     assert!(two.is_quiet());
 }

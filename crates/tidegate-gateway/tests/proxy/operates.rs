@@ -1,7 +1,7 @@
 //! What operators see and change while the gateway runs.
 
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 
 use tidegate_testkit::{begins, has, lacks};
 
@@ -19,18 +19,10 @@ fn it_is_not_ready_from_the_announcement_on_and_still_accepts() {
     assert_eq!(world.get("/ready").status(), "503");
     assert_eq!(world.get("/live").status(), "200");
     let response = world.send(GET).message();
-    assert_eq!(
-        (response.status(), response.field("connection")),
-        ("200", Some("close"))
-    );
-    let refused = world.change("POST /api/reload", "");
-    assert_eq!(refused.status(), "422");
-    assert!(refused.body.contains("the gateway is ending"));
+    response.is_last("200");
+    has(world.refuses_to_reload(), ["the gateway is ending"]);
     world.clock.advance(Duration::from_secs(6));
-    tidegate_testkit::until("the drain ends", || {
-        world.clock.advance(Duration::from_secs(1));
-        drained.is_done()
-    });
+    until_done(&world.clock, &drained);
     assert!(world.refuses("http"));
     assert_eq!(world.get("/live").status(), "200", "until the very end");
 }
@@ -66,11 +58,11 @@ fn a_reload_takes_effect_or_says_all_mistakes_and_changes_nothing() {
     begins(&origin, "admin 127.0.0.1:");
     assert_eq!(what, "reload");
     world.served_by(&two);
-    let broken = operated(&route(&[&one], "limt = 3\ntimeout = \"soon\""));
-    world.write(&broken);
-    let reload = world.change("POST /api/reload", "");
-    assert_eq!(reload.status(), "422");
-    has(&reload.body, ["limt", "timeout", "/tidegate.toml:"]);
+    world.write(&operated(&route(&[&one], "limt = 3\ntimeout = \"soon\"")));
+    has(
+        world.refuses_to_reload(),
+        ["limt", "timeout", "/tidegate.toml:"],
+    );
     world.served_by(&two);
     assert_eq!(world.parts.reports.events.latest().len(), 1);
     let why = world.operation.reload("SIGHUP").unwrap_err();
@@ -84,11 +76,9 @@ fn a_file_without_a_listener_closes_none() {
     let mut open = world.send(GET);
     assert_eq!(open.message().status(), "200");
     for text in ["", "# moved\n", "[listen]\nadmin = \"127.0.0.1:0\"\n"] {
-        world.write(text);
-        let why = world.operation.reload("file change").unwrap_err();
+        let why = world.reload_fails(text);
         has(&why, ["no listener: nothing to serve"]);
-        let refused = world.change("POST /api/reload", "");
-        assert_eq!(refused.status(), "422", "{refused:?}");
+        world.refuses_to_reload();
         assert_eq!(world.send(GET).message().status(), "200", "{text:?}");
     }
     open.write(GET);
@@ -100,26 +90,24 @@ fn a_file_without_a_listener_closes_none() {
 #[test]
 fn a_file_without_a_route_removes_none() {
     let world = World::new("[route.r]\nrespond = 200\n");
-    world.write(&operated(""));
-    let why = world.operation.reload("file change").unwrap_err();
+    let why = world.reload_fails(&operated(""));
     begins(&why, "no route is left: ");
-    let refused = world.change("POST /api/reload", "");
-    assert_eq!(refused.status(), "422", "{refused:?}");
-    assert_eq!(world.send(GET).message().status(), "200");
+    world.refuses_to_reload();
+    world.responds("200");
     // The last route may be another one.
     let none = operated("[route.none]\nrespond = 404\n");
     world.reload("file change", &none);
-    assert_eq!(world.send(GET).message().status(), "404");
+    world.responds("404");
 }
 
 #[test]
 fn a_gateway_without_routes_gets_its_first_ones_by_a_reload() {
     let world = World::new("");
-    assert_eq!(world.send(GET).message().status(), "404");
+    world.responds("404");
     world.operation.reload("SIGHUP").unwrap();
     let first = operated("[route.r]\nrespond = 200\n");
     world.reload("SIGHUP", &first);
-    assert_eq!(world.send(GET).message().status(), "200");
+    world.responds("200");
 }
 
 #[test]
@@ -190,15 +178,13 @@ fn a_listener_that_moves_to_the_address_of_operators_is_told_who_has_it() {
     let world = World::new("[route.r]\nrespond = 204\n");
     let admin = world.address("admin");
     let text = operated("[route.r]\nrespond = 204\n");
-    let moved = text.replacen("127.0.0.1:0", &admin, 1);
-    world.write(&moved);
-    let why = world.operation.reload("SIGHUP").unwrap_err();
+    let why = world.reload_fails(&text.replacen("127.0.0.1:0", &admin, 1));
     let expected = format!(
         "listen.http: cannot listen on {admin}: the gateway's own listener for operators has it"
     );
     begins(&why, &expected);
     lacks(&why, ["end the program"]);
-    assert_eq!(world.send(GET).message().status(), "204");
+    world.responds("204");
 }
 
 #[test]
@@ -267,15 +253,9 @@ fn a_drain_during_a_reload_announces_the_end_on_its_new_listeners() {
     });
     task.unwrap().wait().unwrap().unwrap_err();
     let response = world.send(GET).message();
-    assert_eq!(
-        (response.status(), response.field("connection")),
-        ("201", Some("close"))
-    );
+    response.is_last("201");
     assert!(!drained.is_done());
-    tidegate_testkit::until("the drain ends", || {
-        world.clock.advance(Duration::from_secs(1));
-        drained.is_done()
-    });
+    until_done(&world.clock, &drained);
     assert!(world.refuses("http"));
 }
 
@@ -311,10 +291,8 @@ fn without_a_token_another_address_is_an_error() {
     let text = "[listen]\nhttp = \"127.0.0.1:0\"\n[listen.admin]\nat = \"0.0.0.0:0\"\n[route.r]\nrespond = 200\n";
     let loaded = load(Path::new("/tidegate.toml"), &OneFile(text), &|_| None).unwrap();
     let mistakes = loaded.mistakes.render(&loaded.sources);
-    assert!(
-        loaded.config.is_none() && mistakes.contains("token"),
-        "{mistakes}"
-    );
+    has(&mistakes, ["token"]);
+    assert!(loaded.config.is_none());
 }
 
 #[test]
@@ -338,14 +316,18 @@ fn the_result_of_health_checks_is_an_event() {
     has(&snapshot, ["\"up\":false"]);
 }
 
+/// Watches the files. Each change that is noticed can be received.
+fn watch(world: &World) -> Receiver<()> {
+    let (send, changes) = channel();
+    let changed = move || send.send(()).unwrap_or_default();
+    world.operation.watch(changed).unwrap();
+    changes
+}
+
 #[test]
 fn a_change_of_the_files_is_noticed_when_they_are_quiet() {
     let world = World::new("[route.r]\nrespond = 200\n");
-    let (send, changes) = channel();
-    let watched = world
-        .operation
-        .watch(move || send.send(()).unwrap_or_default());
-    watched.unwrap();
+    let changes = watch(&world);
     let noticed = |what: &str| {
         tidegate_testkit::until(what, || {
             world.clock.advance(Duration::from_millis(100));
@@ -355,7 +337,7 @@ fn a_change_of_the_files_is_noticed_when_they_are_quiet() {
     world.write(&operated("[route.r]\nrespond = 201\n"));
     noticed("the change is noticed");
     world.operation.reload("file change").unwrap();
-    assert_eq!(world.send(GET).message().status(), "201");
+    world.responds("201");
     // A file that is new in a configuration with mistakes counts, too.
     let included = operated("[route.r]\nrespond = 202\n");
     let main = format!("include = \"more.toml\"\n{included}");
@@ -366,7 +348,7 @@ fn a_change_of_the_files_is_noticed_when_they_are_quiet() {
     world.files.write("/more.toml", "[drain]\n");
     noticed("the included file is noticed");
     world.operation.reload("file change").unwrap();
-    assert_eq!(world.send(GET).message().status(), "202");
+    world.responds("202");
 }
 
 #[test]
@@ -377,11 +359,7 @@ fn without_a_watch_only_a_reload_that_is_asked_for_reads_the_files() {
         ))
     };
     let world = World::with(text(200, false));
-    let (send, changes) = channel();
-    let watched = world
-        .operation
-        .watch(move || send.send(()).unwrap_or_default());
-    watched.unwrap();
+    let changes = watch(&world);
     world.write(&text(201, false));
     let look = || {
         world.clock.advance(Duration::from_millis(500));
@@ -390,9 +368,9 @@ fn without_a_watch_only_a_reload_that_is_asked_for_reads_the_files() {
     };
     (0..100).for_each(|_| look());
     assert!(changes.try_recv().is_err());
-    assert_eq!(world.send(GET).message().status(), "200");
+    world.responds("200");
     world.operation.reload("SIGHUP").unwrap();
-    assert_eq!(world.send(GET).message().status(), "201");
+    world.responds("201");
     // From now on the files are watched: that is the first change that is noticed.
     world.reload("SIGHUP", &text(202, true));
     assert!(changes.try_recv().is_err());

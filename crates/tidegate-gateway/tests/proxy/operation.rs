@@ -164,6 +164,11 @@ impl World {
         })
     }
 
+    /// Waits for so many lines of the access log, and returns the last of them.
+    pub(crate) fn line(&self, count: usize) -> String {
+        self.lines(count).swap_remove(count - 1)
+    }
+
     /// Makes a gateway with one route to these servers.
     pub(crate) fn with_route(servers: &[&Upstream], settings: &str) -> Self {
         Self::new(&route(servers, settings))
@@ -179,6 +184,13 @@ impl World {
     /// Replaces the file.
     pub(crate) fn write(&self, text: &str) {
         self.files.write("/tidegate.toml", text);
+    }
+
+    /// Replaces the file, with which a reload fails. Returns the reason.
+    #[track_caller]
+    pub(crate) fn reload_fails(&self, text: &str) -> String {
+        self.write(text);
+        self.operation.reload("test").unwrap_err()
     }
 
     /// Replaces the file, which is read again.
@@ -204,45 +216,11 @@ impl World {
         Wires::Local.connect(self.address(listener)).is_err()
     }
 
-    /// Sends a request through the gateway.
-    pub(crate) fn send(&self, request: &str) -> Peer {
-        let mut client = self.connect("http");
-        client.write(request);
-        client
-    }
-
-    /// Sends a request, which the server reads. Returns both ends.
-    pub(crate) fn open(&self, request: &str, back: &Upstream) -> (Peer, Peer) {
-        let (client, mut server) = self.reach(request, back);
-        server.message();
-        (client, server)
-    }
-
-    /// Sends a request, for which the gateway connects to the server. Returns both ends.
-    pub(crate) fn reach(&self, request: &str, back: &Upstream) -> (Peer, Peer) {
-        let client = self.send(request);
-        (client, back.accept())
-    }
-
-    /// Sends a request, of which the server reads the head. Returns both ends.
-    pub(crate) fn begin(&self, request: &str, back: &Upstream) -> (Peer, Peer) {
-        let (client, mut server) = self.reach(request, back);
-        server.head();
-        (client, server)
-    }
-
-    /// Sends a request that the server serves, on a connection that ends with it.
-    pub(crate) fn served_by(&self, back: &Upstream) {
-        let (mut client, mut server) = self.reach(GET, back);
-        server.serve_last(&mut client);
-    }
-
-    /// Sends a request that the gateway refuses for this reason.
-    #[track_caller]
-    pub(crate) fn refusal(&self, request: &str, reason: &str) -> Message {
-        let refused = self.send(request).message();
-        assert_eq!(refused.field("tidegate-refused"), Some(reason));
-        refused
+    /// Advances time second by second.
+    pub(crate) fn pass_seconds(&self, seconds: u64) {
+        for _ in 0..seconds {
+            self.clock.advance(Duration::from_secs(1));
+        }
     }
 
     /// Waits until the loop of requests has done what came before.
@@ -272,6 +250,14 @@ impl World {
         self.operator(line, fields, body).message()
     }
 
+    /// Reads the file again, which is refused. Returns what the operator gets.
+    #[track_caller]
+    pub(crate) fn refuses_to_reload(&self) -> String {
+        let refused = self.change("POST /api/reload", "");
+        assert_eq!(refused.status(), "422", "{refused:?}");
+        refused.body
+    }
+
     /// Changes something, which is done.
     #[track_caller]
     pub(crate) fn order(&self, line: &str) {
@@ -282,5 +268,19 @@ impl World {
     pub(crate) fn last_change(&self) -> (String, String) {
         let change = self.parts.reports.events.latest().swap_remove(0);
         (change.origin, change.what)
+    }
+}
+
+impl Serves for World {
+    fn client(&self) -> Peer {
+        self.connect("http")
+    }
+
+    fn isolation(&self) -> &Isolation {
+        &self.parts.isolation
+    }
+
+    fn clock(&self) -> &ManualClock {
+        &self.clock
     }
 }

@@ -93,6 +93,13 @@ impl Program {
         address.unwrap_or_else(|| panic!("{line}")).to_owned()
     }
 
+    /// Returns the address of its listener for operators, which is the second one.
+    pub(crate) fn admin(&mut self) -> String {
+        let line = self.line();
+        let address = line.strip_prefix("admin listens on ");
+        address.unwrap_or_else(|| panic!("{line}")).to_owned()
+    }
+
     /// Connects to its only listener.
     fn client(&mut self) -> Peer {
         connect_to(self.address())
@@ -137,11 +144,8 @@ impl Program {
 
     pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
-        assert!(
-            output(Command::new("sh").args(["-c", &kill]))
-                .status
-                .success()
-        );
+        let killed = output(Command::new("sh").args(["-c", &kill]));
+        assert!(killed.status.success());
     }
 
     /// Returns `true` if the program handles SIGTERM and SIGINT.
@@ -218,16 +222,12 @@ fn a_server_that_cannot_be_reached_is_reported_with_the_cause() {
 #[test]
 fn fields_that_only_a_trusted_peer_may_set_are_reported_once() {
     let back = Upstream::on_socket();
-    let rows = [
+    let trust = "trust = [\"127.0.0.0/8\"]\n";
+    for (trust, field, expected) in [
         ("", "X-Forwarded-For: 1.2.3.4-marker\r\n", 1),
         ("", "X-Own: 1\r\n", 0),
-    ];
-    let trusted = (
-        "trust = [\"127.0.0.0/8\"]\n",
-        "X-Forwarded-For: 1.2.3.4\r\n",
-        0,
-    );
-    for (trust, field, expected) in rows.into_iter().chain([trusted]) {
+        (trust, "X-Forwarded-For: 1.2.3.4\r\n", 0),
+    ] {
         let text = format!(
             "[listen.http]\nat = \"127.0.0.1:0\"\n{trust}[drain]\nannounce = \"0s\"\n{}",
             route(&[&back], "")
@@ -254,8 +254,8 @@ fn what_comes_for_a_request_that_has_ended_is_not_reported() {
     let text = text(&back, "announce = \"0s\"");
     let text = format!("{text}tunnel = {{ protocols = \"x\" }}\n");
     let mut program = Program::start("ended", &text);
-    let mut client = program.client();
-    client.write("GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+    let client =
+        program.send("GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
     let mut server = back.accept_asked();
     program.signal("STOP");
     drop(client);
@@ -269,15 +269,10 @@ fn what_comes_for_a_request_that_has_ended_is_not_reported() {
 #[test]
 fn a_change_to_no_protocol_is_reported_as_such() {
     let back = Upstream::on_socket();
-    let mut program = Program::start(
-        "unnamed",
-        &text(&back, "").replace(
-            "[route.shop]\n",
-            "[route.shop]\ntunnel = { protocols = \"x\" }\n",
-        ),
-    );
-    let mut client = program.client();
-    client.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+    let text = text(&back, "") + "tunnel = { protocols = \"x\" }\n";
+    let mut program = Program::start("unnamed", &text);
+    let mut client =
+        program.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
     back.accept()
         .serve("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\n");
     client.failure("bad_response shop");
@@ -311,11 +306,8 @@ fn a_signal_finishes_the_requests_and_the_status_is_0() {
         server.answer(&mut client);
         // The response may have left before the drain counts the connections.
         let last = program.line();
-        assert!(
-            last.starts_with("ended; connections that were open: ")
-                && last.ends_with(", cut at the deadline: 0"),
-            "{last}"
-        );
+        begins(&last, "ended; connections that were open: ");
+        assert!(last.ends_with(", cut at the deadline: 0"), "{last}");
         assert_eq!(program.status(), Some(0), "{signal}");
     }
 }
@@ -331,13 +323,10 @@ fn a_second_signal_ends_at_once() {
         let _client = program.send(GET);
         let _server = back.accept_asked();
         program.signal(first);
-        let said = program.line();
-        begins(&said, format!("SIG{first} received: "));
+        begins(program.line(), format!("SIG{first} received: "));
         program.signal(second);
-        let said = program.line();
-        begins(&said, format!("SIG{second} received again"));
-        let rest = program.rest();
-        lacks(&rest, ["WARN"]);
+        begins(program.line(), format!("SIG{second} received again"));
+        lacks(program.rest(), ["WARN"]);
         assert_eq!(program.status(), Some(1));
         assert_eq!(log.lines(), (1, 1), "the request has its line");
     }
@@ -349,14 +338,11 @@ fn the_summary_is_the_last_line_and_each_request_has_its_line_before() {
     let text = text(&back, "announce = \"0s\"\ndeadline = \"1ms\"") + &log.section();
     let mut program = Program::start("summary", &text);
     let address = program.address();
-    let clients: Vec<(Peer, Peer)> = (0..20)
-        .map(|_| {
-            let mut client = connect_to(&address);
-            client.write(GET);
-            let server = back.accept_asked();
-            (client, server)
-        })
-        .collect();
+    let clients = [(); 20].map(|()| {
+        let mut client = connect_to(&address);
+        client.write(GET);
+        (client, back.accept_asked())
+    });
     program.signal("TERM");
     while !program.line().starts_with("ended") {}
     assert_eq!(log.lines(), (clients.len(), clients.len()));
@@ -381,10 +367,7 @@ fn a_hangup_reads_the_file_again_and_a_wrong_one_changes_nothing() {
     while !said.contains("not reloaded") {
         said = format!("{said}{}\n", program.line());
     }
-    assert!(
-        said.contains("anounce") && said.contains("announce"),
-        "{said}"
-    );
+    has(&said, ["anounce", "announce"]);
     program.signal("TERM");
     program.ended();
 }
@@ -400,8 +383,10 @@ fn a_port_in_use_is_one_sentence_that_says_what_to_do_and_status_1() {
     for (name, text) in [("http", http), ("admin.at", admin)] {
         let mut program = Program::start(name, &text);
         let line = program.line();
-        let starts = format!("listen.{name}: cannot listen on {address}: ");
-        begins(&line, &starts);
+        begins(
+            &line,
+            format!("listen.{name}: cannot listen on {address}: "),
+        );
         assert!(line.ends_with("or set another address"), "{line}");
         assert_eq!(program.status(), Some(1));
     }
@@ -446,10 +431,8 @@ fn the_access_log_is_opened_again_on_a_signal() {
     ask("/second");
     program.signal("TERM");
     program.ended();
-    assert!(
-        lines(&log).contains("/second"),
-        "the last lines are written before the end"
-    );
+    // The last lines are written before the end.
+    assert!(lines(&log).contains("/second"));
     assert!(!lines(&moved).contains("/second"));
 }
 
@@ -462,8 +445,7 @@ fn a_full_disk_loses_lines_and_no_request() {
                 [drain]\nannounce = \"0s\"\n";
     let mut program = Program::start("full", text);
     let address = program.address();
-    let admin = program.line();
-    let admin = admin.strip_prefix("admin listens on ").unwrap();
+    let admin = program.admin();
     let mut client = connect_to(&address);
     for _ in 0..REQUESTS {
         client.write(GET);
@@ -475,7 +457,7 @@ fn a_full_disk_loses_lines_and_no_request() {
         lines.find_map(|line| line.strip_prefix(&name)?.parse::<usize>().ok())
     };
     let metrics = tidegate_testkit::until_some("the lines are counted", || {
-        let mut peer = connect_to(admin);
+        let mut peer = connect_to(&admin);
         peer.write("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let metrics = peer.message().body;
         (count(&metrics, "lost")? >= REQUESTS).then_some(metrics)
@@ -517,8 +499,7 @@ fn operators_reach_the_program_and_their_changes_are_reported() {
         command.env("TIDEGATE_TEST_TOKEN", "marker-token");
     });
     program.address();
-    let line = program.line();
-    let admin = line.strip_prefix("admin listens on ").unwrap().to_owned();
+    let admin = program.admin();
     let ask = |line: &str| {
         let mut peer = connect_to(&admin);
         let token = "Authorization: Bearer marker-token\r\nContent-Length: 0\r\n";
@@ -535,10 +516,8 @@ fn operators_reach_the_program_and_their_changes_are_reported() {
     assert!(ask("GET /api/events").body.contains("\"what\":\"reload\""));
     program.signal("TERM");
     assert!(program.line().starts_with("SIGTERM"));
-    assert_eq!(
-        (ask("GET /ready").status(), ask("GET /live").status()),
-        ("503", "200")
-    );
+    assert_eq!(ask("GET /ready").status(), "503");
+    assert_eq!(ask("GET /live").status(), "200");
     program.signal("TERM");
     assert_eq!(program.status(), Some(1));
 }
@@ -553,11 +532,10 @@ fn a_wrong_token_and_a_peer_that_may_not_send_the_proxy_protocol_are_reported() 
         command.env("TOKEN", "full-token");
     });
     let http = program.address();
-    let admin = program.line();
-    let admin = admin.strip_prefix("admin listens on ").unwrap();
+    let admin = program.admin();
     // A request without a token is another kind of report.
     for token in ["", "Authorization: Bearer wrong-marker\r\n"] {
-        let mut client = connect_to(admin);
+        let mut client = connect_to(&admin);
         client.write(&format!(
             "POST /api/reload HTTP/1.1\r\nHost: localhost\r\n{token}Content-Length: 0\r\n\r\n"
         ));

@@ -21,7 +21,7 @@ fn a_permit_is_held_until_the_last_byte_of_the_response() {
     let (mut first, mut server) = fixture.reach(GET, &back);
     server.serve("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab");
     first.head();
-    assert_eq!(fixture.send(GET).message().status(), "503");
+    fixture.responds("503");
     server.write("cd");
     assert_eq!(first.bytes(4), "abcd");
     fixture.wait_idle();
@@ -33,16 +33,12 @@ fn a_request_waits_in_the_queue_of_its_route_for_a_limited_time() {
     let (back, fixture) = Fixture::of(settings);
     let (mut first, mut server) = fixture.open(GET, &back);
     let mut second = fixture.send(&GET.replace("/a", "/b"));
-    tidegate_testkit::until("the second one waits", || {
-        fixture.isolation.snapshots()[0].waiting == 1
-    });
+    fixture.until_one_waits();
     fixture.refusal(GET, "limit shop");
     server.answer(&mut first);
     assert_eq!(server.message().line(), "GET /b HTTP/1.1");
     let mut late = fixture.send(GET);
-    tidegate_testkit::until("the next one waits", || {
-        fixture.isolation.snapshots()[0].waiting == 1
-    });
+    fixture.until_one_waits();
     fixture.clock.advance(Duration::from_millis(200));
     assert_eq!(late.message().status(), "503", "it has waited long enough");
     server.answer(&mut second);
@@ -58,9 +54,7 @@ fn a_request_that_waits_is_refused_when_the_breaker_opens() {
     first.write(GET);
     server.message();
     let mut second = fixture.send(GET);
-    tidegate_testkit::until("the second one waits", || {
-        fixture.isolation.snapshots()[0].waiting == 1
-    });
+    fixture.until_one_waits();
     // A window is judged when one of its buckets closes.
     fixture.clock.advance(Duration::from_secs(1));
     server.write(OK_CLOSE);

@@ -10,16 +10,13 @@ fn requests_in_flight_end_under_the_old_configuration() {
     let (one, two) = (Upstream::new(), Upstream::new());
     let fixture = Fixture::with_route(&[&one], "");
     let (mut client, mut server) = fixture.open(GET, &one);
-    fixture.gateway.reload(config(&route(&[&two], ""))).unwrap();
+    fixture.reload(&route(&[&two], ""));
     server.answer(&mut client);
     client.write(GET);
     two.accept().serve(OK);
     assert_eq!(client.message().body, "ok", "on the same connection");
-    assert_eq!(
-        server.rest(),
-        "",
-        "the connection to the old server is closed"
-    );
+    // The connection to the old server is closed.
+    assert_eq!(server.rest(), "");
 }
 
 #[test]
@@ -31,30 +28,23 @@ fn what_has_not_changed_keeps_its_connections_and_its_counts() {
         "{}[route.new]\npath = \"/n\"\nrespond = 200\n",
         route(&[&back], "limit = 1")
     );
-    fixture.gateway.reload(config(&changed)).unwrap();
+    fixture.reload(&changed);
     assert_eq!(fixture.address(), address);
-    assert_eq!(
-        fixture.send(&GET.replace("/a", "/n")).message().status(),
-        "200"
-    );
+    let mut new = fixture.send(&GET.replace("/a", "/n"));
+    assert_eq!(new.message().status(), "200");
     client.ask(&mut server);
     assert!(back.is_quiet(), "the connection to the server is the same");
-    let snapshots = fixture.isolation.snapshots();
-    assert_eq!(snapshots.len(), 1);
-    let served = snapshots[0].totals[tidegate::isolate::Event::Success];
-    assert_eq!(served, 2, "the command is the same");
+    assert_eq!(fixture.isolation.len(), 1);
+    assert_eq!(fixture.total(Event::Success), 2, "the command is the same");
 }
 
 #[test]
 fn a_command_takes_over_its_new_limit() {
     let (back, fixture) = Fixture::of("limit = 1");
-    fixture
-        .gateway
-        .reload(config(&route(&[&back], "limit = 2")))
-        .unwrap();
+    fixture.reload(&route(&[&back], "limit = 2"));
     let mut clients = [fixture.send(GET), fixture.send(GET)];
     let mut servers = [back.accept(), back.accept()];
-    assert_eq!(fixture.send(GET).message().status(), "503");
+    fixture.responds("503");
     for server in &mut servers {
         server.serve(OK);
     }
@@ -93,7 +83,7 @@ fn a_breaker_that_is_open_stays_open_after_a_reload_of_other_settings() {
         ("the upstream", balance),
     ];
     for (what, text) in changes {
-        fixture.gateway.reload(config(&text)).unwrap();
+        fixture.reload(&text);
         is_refused(what);
         fixture.clock.advance(Duration::from_secs(10));
     }
@@ -131,19 +121,9 @@ fn an_adaptive_limit_that_has_moved_stays_after_a_reload_of_other_settings() {
     let other = format!("{shop}[route.new]\npath = \"/n\"\nrespond = 200\n");
     let balance = other.replace("round_robin", "random");
     for text in [shop, other, balance] {
-        fixture.gateway.reload(config(&text)).unwrap();
+        fixture.reload(&text);
         assert_eq!(limit_now(), moved, "{text}");
     }
-}
-
-/// Sends a request that its server gets so many times, and to which it never responds.
-fn fail(fixture: &Fixture, back: &Upstream, times: usize) {
-    let mut client = fixture.send(GET);
-    for _ in 0..times {
-        back.accept().message();
-    }
-    assert_eq!(client.message().status(), "502");
-    assert!(back.is_quiet());
 }
 
 #[test]
@@ -154,17 +134,17 @@ fn a_reload_does_not_fill_the_budget_of_retries() {
     let fixture = Fixture::new(&with(share));
     // What a route may repeat from the start.
     for _ in 0..3 {
-        fail(&fixture, &back, 2);
+        fixture.fails(&back, 2);
     }
-    fail(&fixture, &back, 1);
+    fixture.fails(&back, 1);
     for retry in [share, "times = 2, budget = 0.01"] {
-        fixture.gateway.reload(config(&with(retry))).unwrap();
-        fail(&fixture, &back, 1);
+        fixture.reload(&with(retry));
+        fixture.fails(&back, 1);
     }
     // Another share is another budget.
     let retry = "times = 1, budget = 0.02";
-    fixture.gateway.reload(config(&with(retry))).unwrap();
-    fail(&fixture, &back, 2);
+    fixture.reload(&with(retry));
+    fixture.fails(&back, 2);
 }
 
 #[test]
@@ -172,7 +152,7 @@ fn removed_routes_free_their_commands() {
     let (back, fixture) = Fixture::of("");
     for round in 0..20 {
         let other = route(&[&back], "").replace("route.shop", &format!("route.r{round}"));
-        fixture.gateway.reload(config(&other)).unwrap();
+        fixture.reload(&other);
         assert_eq!(fixture.isolation.len(), 1);
     }
 }
@@ -184,15 +164,9 @@ fn a_configuration_that_cannot_be_used_changes_nothing() {
         "{}[route.files]\npath = \"/f/*\"\nfiles = \"/does/not/exist\"\n",
         route(&[&back], "limit = 1")
     );
-    let why = fixture
-        .gateway
-        .reload(config(&broken))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        why.starts_with("route.files: ") && why.contains("/does/not/exist"),
-        "{why}"
-    );
+    let why = fixture.reload_fails(&broken);
+    begins(&why, "route.files: ");
+    has(&why, ["/does/not/exist"]);
     let (mut client, mut server) = serve_first(&fixture, &back);
     client.write(&GET.replace("/a", "/f/x"));
     server.message();
@@ -207,21 +181,15 @@ fn listeners_come_and_go() {
     let fixture = Fixture::new("[route.r]\nrespond = 200\n");
     let address = fixture.address();
     let more = "[listen.more]\nat = \"127.0.0.1:0\"\n[route.r]\nrespond = 200\n";
-    fixture.gateway.reload(config(more)).unwrap();
+    fixture.reload(more);
     let all = fixture.gateway.addresses();
     assert_eq!((all.len(), all[0].1.as_str()), (2, address.as_str()));
     let mut client = fixture.connect(&all[1].1);
     client.write(GET);
     assert_eq!(client.message().status(), "200");
-    fixture
-        .gateway
-        .reload(config("[route.r]\nrespond = 200\n"))
-        .unwrap();
-    assert_eq!(
-        client.rest(),
-        "",
-        "an idle connection of a listener that is gone ends"
-    );
+    fixture.reload("[route.r]\nrespond = 200\n");
+    // An idle connection of a listener that is gone ends.
+    assert_eq!(client.rest(), "");
     assert_eq!(fixture.gateway.addresses().len(), 1);
 }
 
@@ -276,7 +244,7 @@ fn a_listener_moves_to_another_address() {
     old.write(GET);
     assert_eq!(old.message().status(), "200");
     let moved = "[listen.more]\nat = \"127.0.0.2:0\"\n[route.r]\nrespond = 200\n";
-    assert_eq!(fixture.gateway.reload(config(moved)).unwrap(), [""; 0]);
+    assert_eq!(fixture.reload(moved), [""; 0]);
     assert!(fixture.gateway.addresses()[1].1.starts_with("127.0.0.2:"));
     assert_eq!(old.rest(), "", "it ends as that of a listener that is gone");
     let mut new = connect(&fixture, "more");

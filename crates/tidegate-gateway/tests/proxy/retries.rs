@@ -61,21 +61,13 @@ fn a_response_is_never_repeated_whatever_its_status() {
 #[test]
 fn the_number_of_attempts_is_limited() {
     let (back, fixture) = Fixture::of("retry = 2");
-    let mut client = fixture.send(GET);
-    for _ in 0..3 {
-        back.accept().message();
-    }
-    assert_eq!(client.message().status(), "502");
-    assert!(back.is_quiet());
+    fixture.fails(&back, 3);
 }
 
 #[test]
 fn the_budget_limits_the_repeated_requests() {
     let (back, fixture) = Fixture::of("retry = { times = 1, budget = 0.0 }");
-    let mut client = fixture.send(GET);
-    back.accept().message();
-    assert_eq!(client.message().status(), "502");
-    assert!(back.is_quiet());
+    fixture.fails(&back, 1);
 }
 
 #[test]
@@ -183,12 +175,7 @@ fn a_reused_connection_that_the_server_closes_now_is_replaced_without_retries() 
 /// Makes `count` connections to the server, which are idle afterwards. The one that the next request
 /// uses is the last. Returns them and a client.
 fn idle(fixture: &Fixture, back: &Upstream, count: usize) -> (Peer, Vec<Peer>) {
-    let mut pairs: Vec<_> = (0..count)
-        .map(|_| {
-            let (client, server) = fixture.open(GET, back);
-            (client, server)
-        })
-        .collect();
+    let mut pairs: Vec<_> = (0..count).map(|_| fixture.open(GET, back)).collect();
     for (client, server) in &mut pairs {
         server.answer(client);
     }
@@ -223,10 +210,7 @@ fn a_connection_is_replaced_once_by_a_new_one() {
 #[test]
 fn a_new_connection_that_the_server_closes_is_not_replaced_without_retries() {
     let (back, fixture) = Fixture::of("");
-    let mut client = fixture.send(GET);
-    back.accept().message();
-    assert_eq!(client.message().status(), "502");
-    assert!(back.is_quiet());
+    fixture.fails(&back, 1);
 }
 
 #[test]

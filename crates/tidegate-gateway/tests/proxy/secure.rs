@@ -11,7 +11,7 @@ use tidegate::tls::rustls::{ClientConfig, ClientConnection, RootCertStore, Strea
 use tidegate_testkit::{Folder, begins, has, lacks};
 
 use crate::operation::World;
-use crate::steps::output;
+use crate::steps::{connect, program};
 use crate::*;
 
 /// A directory with certificates, which is removed at the end.
@@ -64,12 +64,6 @@ fn ask_as(
     trusted: &CertificateDer<'static>,
     own: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
 ) -> io::Result<String> {
-    let addresses = fixture.gateway.addresses();
-    let at = &addresses
-        .iter()
-        .find(|(name, _)| name == "secure")
-        .unwrap()
-        .1;
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).unwrap();
     let builder = ClientConfig::builder().with_root_certificates(roots);
@@ -79,7 +73,7 @@ fn ask_as(
     };
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let client = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut stream = StreamOwned::new(client, fixture.connect(at).0);
+    let mut stream = StreamOwned::new(client, connect(fixture, "secure").0);
     stream.write_all(
         GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
             .as_bytes(),
@@ -101,15 +95,11 @@ fn the_name_that_a_client_asks_for_selects_the_certificate() {
     let fixture = Fixture::on_sockets(&format!("{}{HELLO}", files.listener(&["one", "two"])));
     for (name, certificate) in [("one.example", &one), ("a.two.example", &two)] {
         let text = ask(&fixture, name, certificate).unwrap();
-        assert!(
-            text.starts_with("HTTP/1.1 200 ") && text.ends_with("hello"),
-            "{text}"
-        );
+        begins(&text, "HTTP/1.1 200 ");
+        assert!(text.ends_with("hello"), "{text}");
     }
-    assert!(
-        ask(&fixture, "a.two.example", &one).is_err(),
-        "not signed by it"
-    );
+    let other = ask(&fixture, "a.two.example", &one);
+    assert!(other.is_err(), "not signed by it");
 }
 
 #[test]
@@ -120,17 +110,13 @@ fn certificates_are_read_again_with_the_configuration() {
     let fixture = Fixture::on_sockets(&text);
     ask(&fixture, "one.example", &old).unwrap();
     let new = files.write("one", "one.example");
-    fixture.gateway.reload(config(&text)).unwrap();
+    fixture.reload(&text);
     ask(&fixture, "one.example", &new).unwrap();
     assert!(ask(&fixture, "one.example", &old).is_err());
     // A key of another certificate changes nothing.
     files.write("other", "one.example");
     std::fs::copy(files.0.join("other.key"), files.0.join("one.key")).unwrap();
-    let why = fixture
-        .gateway
-        .reload(config(&text))
-        .unwrap_err()
-        .to_string();
+    let why = fixture.reload_fails(&text);
     assert!(
         why.starts_with("listen.secure.tls: ") && why.contains("one.pem"),
         "{why}"
@@ -175,7 +161,7 @@ fn the_certificate_of_a_client_is_asked_for_as_the_listener_says() {
         check(&Fixture::on_sockets(&text(mode)), mode, expected);
         // Also from the next reload on.
         let fixture = reloaded.get_or_insert_with(|| Fixture::on_sockets(&text(mode)));
-        fixture.gateway.reload(config(&text(mode))).unwrap();
+        fixture.reload(&text(mode));
         check(fixture, mode, expected);
     }
 }
@@ -219,26 +205,17 @@ fn the_address_of_a_client_comes_from_the_proxy_protocol_of_a_trusted_peer() {
             route(&[&back], "")
         )
     };
-    let connect = |fixture: &Fixture| {
-        let addresses = fixture.gateway.addresses();
-        let at = &addresses
-            .iter()
-            .find(|(name, _)| name == "behind")
-            .unwrap()
-            .1;
-        fixture.connect(at)
-    };
     let fixture = Fixture::on_sockets(&listener("127.0.0.0/8"));
-    let mut client = connect(&fixture);
+    let mut client = connect(&fixture, "behind");
     client.write(&format!("PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n{GET}"));
     let request = back.accept().serve(OK);
     assert_eq!(request.field("x-forwarded-for"), Some("192.0.2.1"));
     assert_eq!(client.message().body, "ok");
-    let mut plain = connect(&fixture);
+    let mut plain = connect(&fixture, "behind");
     plain.write(GET);
     assert_eq!(plain.rest(), "", "without the header");
     let fixture = Fixture::on_sockets(&listener("10.0.0.0/8"));
-    let mut unknown = connect(&fixture);
+    let mut unknown = connect(&fixture, "behind");
     let _ = unknown
         .0
         .write_all(b"PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n");
@@ -251,12 +228,10 @@ fn a_proxy_header_comes_within_the_time_of_a_head() {
         "[listen.behind]\nat = \"127.0.0.1:0\"\nproxy_protocol = true\n\
          trust = [\"127.0.0.0/8\"]\nlimits = { head_time = \"5s\" }\n[route.r]\nrespond = 200\n",
     );
-    let at = fixture.gateway.addresses()[1].1.clone();
-    let connect = || fixture.connect(&at);
-    let mut slow = connect();
+    let mut slow = connect(&fixture, "behind");
     slow.write("PROXY TCP4 192.");
     // It is accepted after the slow one.
-    let mut other = connect();
+    let mut other = connect(&fixture, "behind");
     other.write("PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n");
     for seconds in [4, 2] {
         other.write(GET);
@@ -329,22 +304,10 @@ fn a_certificate_that_is_missing_expired_or_of_another_key_is_a_message() {
         let text = format!("{}[route.r]\nrespond = 200\n", files.listener(&[file]));
         let path = files.0.join("t.toml");
         std::fs::write(&path, &text).unwrap();
-        let run = |action: &str| {
-            let program = env!("CARGO_BIN_EXE_tidegate");
-            let mut command = std::process::Command::new(program);
-            let output = output(command.arg(action).arg(&path));
-            let texts = [output.stdout, output.stderr].concat();
-            (String::from_utf8(texts).unwrap(), output.status.code())
-        };
-        let (said, status) = run("check");
-        assert!(
-            said.contains(message) && said.contains("t.toml:3:"),
-            "{said}"
-        );
-        assert_eq!(status, Some(1));
-        let checked = said;
-        let (said, status) = run("run");
-        assert_eq!((said, status), (checked, Some(1)));
+        let checked = program("check", &path);
+        has(&checked.0, [message, "t.toml:3:"]);
+        assert_eq!(checked.1, Some(1));
+        assert_eq!(program("run", &path), checked);
     }
 }
 
@@ -432,20 +395,14 @@ fn a_wrong_key_and_wrong_roots_of_clients_are_found_at_their_places() {
         let path = files.0.join("t.toml");
         std::fs::write(&path, &text).unwrap();
         for action in ["check", "run"] {
-            let program = env!("CARGO_BIN_EXE_tidegate");
-            let mut command = std::process::Command::new(program);
-            let output = output(command.args([action, path.to_str().unwrap()]));
-            let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            let (said, status) = program(action, &path);
             let place = format!("t.toml:{line}:");
-            for part in [
-                &*place,
-                &format!("listen.secure.tls.{setting}: "),
-                why,
-                expected,
-            ] {
-                assert!(said.contains(part), "{action}: {part}\n{said}");
-            }
-            assert_eq!(output.status.code(), Some(1), "{said}");
+            let setting = format!("listen.secure.tls.{setting}: ");
+            has(
+                format!("{action}\n{said}"),
+                [&*place, &setting, why, expected],
+            );
+            assert_eq!(status, Some(1), "{said}");
         }
     }
 }

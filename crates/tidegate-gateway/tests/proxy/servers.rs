@@ -19,8 +19,7 @@ fn weighted(server: &Upstream, weight: u32) -> String {
 
 /// Sends a request that the server reads and does not answer.
 fn hold(fixture: &Fixture, server: &Upstream) -> (Peer, Peer) {
-    let (client, held) = fixture.open(GET, server);
-    (client, held)
+    fixture.open(GET, server)
 }
 
 fn is_refused(fixture: &Fixture) -> bool {
@@ -29,7 +28,7 @@ fn is_refused(fixture: &Fixture) -> bool {
 }
 
 fn reload(fixture: &Fixture, text: &str) {
-    assert_eq!(fixture.gateway.reload(config(text)).unwrap(), [""; 0]);
+    assert_eq!(fixture.reload(text), [""; 0]);
 }
 
 #[test]
@@ -89,7 +88,7 @@ fn a_reload_that_is_refused_changes_no_limit() {
         "{}[route.files]\npath = \"/f/*\"\nfiles = \"/does/not/exist\"\n",
         text(&servers, "max_in_flight = 9")
     );
-    assert!(fixture.gateway.reload(config(&broken)).is_err());
+    fixture.reload_fails(&broken);
     let _held = hold(&fixture, &back);
     assert!(is_refused(&fixture));
 }

@@ -93,26 +93,15 @@ impl One {
         self.world.clock.advance(Duration::from_millis(400));
         client.failure("timeout shop");
         drop(server);
-        self.wait_idle();
+        self.world.wait_idle();
     }
 
     /// Returns `true` if a request is in flight, after all that was due has happened.
     fn goes_on(&self) -> bool {
         // The loop responds after it has run its timers.
-        assert_eq!(
-            self.world.send(&GET.replace("/a", "/-")).message().status(),
-            "204"
-        );
-        self.active() > 0
-    }
-
-    fn active(&self) -> usize {
-        let all = self.world.parts.isolation.snapshots();
-        all.iter().map(|one| one.active).sum()
-    }
-
-    fn wait_idle(&self) {
-        tidegate_testkit::until("no request is in flight", || self.active() == 0);
+        let mut probe = self.world.send(&GET.replace("/a", "/-"));
+        assert_eq!(probe.message().status(), "204");
+        self.world.active() > 0
     }
 
     /// Makes so many requests fail and others succeed, and closes the bucket of the breaker.
@@ -121,7 +110,7 @@ impl One {
             let (mut client, mut server) = self.hold(GET);
             server.write(if round < failures { FAILS } else { OK_CLOSE });
             client.message();
-            self.wait_idle();
+            self.world.wait_idle();
         }
         self.world.clock.advance(Duration::from_secs(1));
     }
@@ -217,8 +206,7 @@ const EFFECTS: [(&str, &str, Effect); 6] = [
     ("queue.max", "1", |one| {
         let _all: Vec<_> = (0..5).map(|_| one.hold(GET)).collect();
         let _waits = one.world.send(GET);
-        let waiting = || one.world.parts.isolation.snapshots()[0].waiting == 1;
-        tidegate_testkit::until("a request waits", waiting);
+        one.world.until_one_waits();
         assert!(one.is_refused("limit"));
     }),
     ("retry.times", "1", |one| {
@@ -312,10 +300,8 @@ fn a_reload_that_fails_because_of_a_setting_names_it() {
     one.set("retry.attempt_timeout", "\"10s\"");
     let text = operated(&route(&[&one.back], "retry = 1\ntimeout = \"10s\""));
     one.world.write(&text);
-    let refused = one.world.change("POST /api/reload", "");
-    assert_eq!(refused.status(), "422");
     let why = "operators have set `route.shop.retry.attempt_timeout`, which is the cause";
-    has(&refused.body, [why]);
+    has(one.world.refuses_to_reload(), [why]);
     one.remove("retry.attempt_timeout");
     assert_eq!(one.world.change("POST /api/reload", "").status(), "200");
 }
@@ -328,7 +314,7 @@ fn a_setting_survives_a_reload_and_goes_with_its_route() {
     let held = one.hold(GET);
     assert!(one.is_refused("limit"));
     drop(held);
-    one.wait_idle();
+    one.world.wait_idle();
     let reload = |text: &str| {
         one.world.reload("SIGHUP", &operated(text));
     };

@@ -28,6 +28,14 @@ pub(crate) fn output(command: &mut Command) -> Output {
         .unwrap()
 }
 
+/// Runs the program on a file. Returns what it says and its status.
+pub(crate) fn program(action: &str, file: &Path) -> (String, Option<i32>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let output = output(command.arg(action).arg(file));
+    let said = [output.stdout, output.stderr].concat();
+    (String::from_utf8(said).unwrap(), output.status.code())
+}
+
 /// Returns the sections of one route to `back`, and of an upstream `other` for its fallback.
 pub(crate) fn with_other(back: &Upstream, other: &Upstream, settings: &str) -> String {
     let (text, other) = (route(&[back], settings), other.address());

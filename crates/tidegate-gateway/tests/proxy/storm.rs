@@ -407,16 +407,9 @@ fn settle(world: &World) {
     let gateway = world.operation.gateway();
     tidegate_testkit::until("nothing is in flight", || {
         world.clock.advance(Duration::from_millis(500));
-        let active: usize = world
-            .parts
-            .isolation
-            .snapshots()
-            .iter()
-            .map(|one| one.active)
-            .sum();
         let upstreams = gateway.upstreams();
         let servers = upstreams.iter().flat_map(|upstream| &upstream.servers);
-        active == 0 && servers.map(|server| server.in_flight).sum::<usize>() == 0
+        world.active() == 0 && servers.map(|server| server.in_flight).sum::<usize>() == 0
     });
 }
 

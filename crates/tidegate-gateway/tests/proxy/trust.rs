@@ -6,14 +6,15 @@ use rcgen::CertificateParams;
 use tidegate::tls::rustls::pki_types::pem::PemObject;
 use tidegate::tls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tidegate::tls::rustls::server::WebPkiClientVerifier;
+use tidegate::tls::rustls::server::danger::ClientCertVerifier;
 use tidegate::tls::rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
-use tidegate_testkit::has;
+use tidegate_testkit::{begins, has};
 
 use crate::operation::World;
 use crate::process::Program;
 use crate::secure::{Files, pass, told};
-use crate::steps::output;
+use crate::steps::program;
 use crate::*;
 
 type Stream = StreamOwned<ServerConnection, crate::Stream>;
@@ -39,13 +40,16 @@ fn accept(back: &Upstream, files: &Files, known: &[&CertificateDer<'static>]) ->
         roots.add((*one).clone()).unwrap();
     }
     let verifier = WebPkiClientVerifier::builder(Arc::new(roots));
+    accept_by(back, files, verifier.build().unwrap())
+}
+
+/// Accepts a connection with the certificate `back`, from a client that this verifies.
+fn accept_by(back: &Upstream, files: &Files, verifier: Arc<dyn ClientCertVerifier>) -> Stream {
     let chain = CertificateDer::pem_file_iter(files.0.join("back.pem")).unwrap();
     let chain = chain.map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(files.0.join("back.key")).unwrap();
-    let config = ServerConfig::builder()
-        .with_client_cert_verifier(verifier.build().unwrap())
-        .with_single_cert(chain, key)
-        .unwrap();
+    let config = ServerConfig::builder().with_client_cert_verifier(verifier);
+    let config = config.with_single_cert(chain, key).unwrap();
     let own = ServerConnection::new(Arc::new(config)).unwrap();
     StreamOwned::new(own, back.accept().0)
 }
@@ -81,13 +85,13 @@ fn a_new_identity_is_used_by_new_connections_and_requests_in_flight_finish() {
     request(&mut first);
     assert_eq!(identity(&first), &old);
     // The same contents: the connection stays.
-    fixture.gateway.reload(config(&text)).unwrap();
+    fixture.reload(&text);
     respond(&mut first);
     assert_eq!(client.message().body, "ok");
     client.write(GET);
     request(&mut first);
     let new = files.write("own", "gateway.example");
-    fixture.gateway.reload(config(&text)).unwrap();
+    fixture.reload(&text);
     let mut other = fixture.send(GET);
     let mut second = accept(&back, &files, &[&new]);
     request(&mut second);
@@ -95,7 +99,7 @@ fn a_new_identity_is_used_by_new_connections_and_requests_in_flight_finish() {
     // Both are in flight to the same server, whose limit counts both.
     let servers = || fixture.gateway.upstreams().remove(0).servers;
     assert_eq!((servers()[0].in_flight, servers()[0].calls), (2, 3));
-    assert_eq!(fixture.send(GET).message().status(), "503");
+    fixture.responds("503");
     respond(&mut first);
     respond(&mut second);
     assert_eq!(client.message().body, "ok");
@@ -104,12 +108,9 @@ fn a_new_identity_is_used_by_new_connections_and_requests_in_flight_finish() {
     // A key of another certificate changes nothing.
     files.write("other", "other.example");
     std::fs::copy(files.0.join("other.key"), files.0.join("own.key")).unwrap();
-    let why = fixture.gateway.reload(config(&text));
-    let why = why.unwrap_err().to_string();
-    assert!(
-        why.starts_with("upstream.back: ") && why.contains("is the key another one?"),
-        "{why}"
-    );
+    let why = fixture.reload_fails(&text);
+    begins(&why, "upstream.back: ");
+    has(&why, ["is the key another one?"]);
     client.write(GET);
     request(&mut second);
     respond(&mut second);
@@ -127,11 +128,8 @@ fn new_roots_count_after_a_reload() {
     let mut client = fixture.send(GET);
     let mut refused = accept(&back, &files, &[&own]);
     let _ = refused.read(&mut [0]);
-    assert_eq!(
-        client.message().field("tidegate-failed"),
-        Some("connect shop")
-    );
-    fixture.gateway.reload(config(&text)).unwrap();
+    client.failure("connect shop");
+    fixture.reload(&text);
     client.write(GET);
     let mut stream = accept(&back, &files, &[&own]);
     request(&mut stream);
@@ -179,12 +177,7 @@ fn a_certificate_towards_servers_that_cannot_be_used_is_a_mistake_with_its_place
     let text = format!("[listen]\nhttp = \"127.0.0.1:0\"\n{text}");
     let path = files.0.join("t.toml");
     std::fs::write(&path, &text).unwrap();
-    let check = || {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        let output = output(command.arg("check").arg(&path));
-        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        (said, output.status.code())
-    };
+    let check = || program("check", &path);
     let says = |setting: &str, message: &str| {
         let (said, status) = check();
         assert_eq!(status, Some(1), "{said}");
@@ -258,7 +251,7 @@ fn the_roots_of_the_platform_are_trusted_towards_servers() {
             command.env_remove("SSL_CERT_DIR");
         });
         let mut client = program.send(GET);
-        let mut server = plain_accept(&back, &files);
+        let mut server = accept_by(&back, &files, WebPkiClientVerifier::no_client_auth());
         if status == "200" {
             request(&mut server);
             respond(&mut server);
@@ -267,20 +260,9 @@ fn the_roots_of_the_platform_are_trusted_towards_servers() {
             server.read(&mut [0]).unwrap_err();
         }
         let response = client.message();
-        assert_eq!(response.status(), status, "{roots}");
         let failed = response.field("tidegate-failed");
-        assert_eq!(failed, (status == "502").then_some("connect shop"));
+        let expected = (status, (status == "502").then_some("connect shop"));
+        assert_eq!((response.status(), failed), expected, "{roots}");
         program.end();
     }
-}
-
-/// Accepts a connection with the certificate `back`, without asking for one.
-fn plain_accept(back: &Upstream, files: &Files) -> Stream {
-    let chain = CertificateDer::pem_file_iter(files.0.join("back.pem")).unwrap();
-    let chain = chain.map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_file(files.0.join("back.key")).unwrap();
-    let config = ServerConfig::builder().with_no_client_auth();
-    let config = config.with_single_cert(chain, key).unwrap();
-    let own = ServerConnection::new(Arc::new(config)).unwrap();
-    StreamOwned::new(own, back.accept().0)
 }

@@ -37,10 +37,8 @@ fn bytes_pass_unchanged_in_both_directions() {
     let (back, fixture) = Fixture::of("tunnel = {}");
     let (mut client, mut server) = open(&fixture, &back);
     for _ in 0..3 {
-        client.write("ping");
-        assert_eq!(server.bytes(4), "ping");
-        server.write("pong!");
-        assert_eq!(client.bytes(5), "pong!");
+        client.sends("ping", &mut server);
+        server.sends("pong!", &mut client);
     }
     // The end of one half.
     client.0.shutdown_output();
@@ -81,12 +79,8 @@ fn an_idle_tunnel_is_closed_and_a_busy_one_is_not() {
     let (mut client, mut server) = open(&fixture, &back);
     for _ in 0..3 {
         fixture.clock.advance(Duration::from_secs(7));
-        server.write("x");
-        assert_eq!(
-            client.bytes(1),
-            "x",
-            "the time of the route is for the handshake"
-        );
+        // The time of the route is for the handshake.
+        server.sends("x", &mut client);
     }
     fixture.clock.advance(Duration::from_secs(11));
     assert_eq!(
@@ -112,11 +106,9 @@ fn a_tunnel_outlives_a_new_configuration() {
     let (mut client, mut server) = open(&fixture, &back);
     for round in 0..5 {
         let other = format!("[route.r{round}]\nrespond = 200\n");
-        fixture.gateway.reload(config(&other)).unwrap();
-        client.write("ping");
-        assert_eq!(server.bytes(4), "ping");
-        server.write("pong");
-        assert_eq!(client.bytes(4), "pong");
+        fixture.reload(&other);
+        client.sends("ping", &mut server);
+        server.sends("pong", &mut client);
     }
     assert!(fixture.isolation.is_empty());
 }
@@ -134,14 +126,12 @@ fn a_tunnel_outlives_its_listener_and_the_deadline_of_drains() {
     idle.write(GET);
     back.accept().serve_last(&mut idle);
     let (mut client, mut server) = open_on(fixture.connect(&more), &back);
-    fixture.gateway.reload(config(&routes(""))).unwrap();
+    fixture.reload(&routes(""));
     assert_eq!(idle.rest(), "", "an idle connection ends");
     for _ in 0..3 {
         fixture.clock.advance(Duration::from_secs(2));
-        client.write("ping");
-        assert_eq!(server.bytes(4), "ping");
-        server.write("pong");
-        assert_eq!(client.bytes(4), "pong");
+        client.sends("ping", &mut server);
+        server.sends("pong", &mut client);
     }
     let left = || {
         let mut left = OldConnections::default();
@@ -150,11 +140,8 @@ fn a_tunnel_outlives_its_listener_and_the_deadline_of_drains() {
     };
     tidegate_testkit::until("one is left", || left() == [(more.clone(), 1)]);
     // A drain of the gateway waits for it, and has a deadline.
-    let drained = fixture
-        .gateway
-        .drain(Duration::ZERO, Duration::from_secs(1));
-    client.write("last");
-    assert_eq!(server.bytes(4), "last");
+    let drained = fixture.drain(0, 1);
+    client.sends("last", &mut server);
     assert!(!drained.is_done());
     fixture.clock.advance(Duration::from_secs(1));
     assert_eq!(client.rest(), "");
@@ -212,20 +199,15 @@ fn connect_opens_a_tunnel_to_a_server_of_the_upstream_where_it_is_allowed() {
     let (mut client, mut server) = fixture.reach(CONNECT, &back);
     let response = client.head();
     begins(&response, "HTTP/1.1 200 ");
-    client.write("ping");
-    assert_eq!(
-        server.bytes(4),
-        "ping",
-        "nothing of HTTP reaches the server"
-    );
-    server.write("pong");
-    assert_eq!(client.bytes(4), "pong");
+    // Nothing of HTTP reaches the server.
+    client.sends("ping", &mut server);
+    server.sends("pong", &mut client);
     // A tunnel holds its place.
     fixture.refusal(CONNECT, "limit shop");
     // No other host, and no other method.
     let other = CONNECT.replace("db.example", "other.example");
     assert_eq!(fixture.send(&other).message().status(), "405");
-    assert_eq!(fixture.send(GET).message().status(), "404");
+    fixture.responds("404");
     drop(client);
     assert_eq!(server.rest(), "");
     drop(server);
@@ -293,8 +275,7 @@ fn only_the_protocols_that_are_allowed_are_passed_on() {
         server.write(ACCEPT);
         let response = client.head();
         begins(&response, "HTTP/1.1 101 ");
-        client.write("ping");
-        assert_eq!(server.bytes(4), "ping");
+        client.sends("ping", &mut server);
     }
     fixture.wait_idle();
 }

@@ -160,10 +160,7 @@ fn a_drain_that_begins_while_files_are_read_changes_nothing_of_them() {
     let (status, connection) = (response.status(), response.field("connection"));
     assert_eq!((status, connection), ("404", Some("close")));
     assert!(!drained.is_done());
-    tidegate_testkit::until("the drain ends", || {
-        clock.advance(Duration::from_secs(1));
-        drained.is_done()
-    });
+    until_done(&clock, &drained);
 }
 
 #[test]

@@ -10,15 +10,8 @@ use crate::*;
 #[test]
 fn a_fallback_that_fails_or_is_refused_is_logged_as_such() {
     let (back, other) = (Upstream::new(), Upstream::new());
-    let text = route(
-        &[&back],
-        "limit = 1\nfallback = { upstream = \"other\", limit = 1 }",
-    );
-    let text = format!(
-        "{text}[upstream.other]\nservers = \"{}\"\n",
-        other.address()
-    );
-    let world = World::new(&text);
+    let settings = "limit = 1\nfallback = { upstream = \"other\", limit = 1 }";
+    let world = World::new(&with_other(&back, &other, settings));
     let bad = "HTTP/1.1 500 Bad\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     for bytes in [bad, "garbage\r\n\r\n"] {
         let mut client = world.send(GET);
@@ -26,10 +19,7 @@ fn a_fallback_that_fails_or_is_refused_is_logged_as_such() {
         other.accept().serve(bytes);
         client.message();
     }
-    let (_first, mut server) = world.reach(GET, &back);
-    server.message();
-    let (_second, mut spare) = (world.send(GET), other.accept());
-    spare.message();
+    let _held = [world.open(GET, &back), world.open(GET, &other)];
     world.refusal(GET, "limit shop");
     let rows = [
         ("500", "failed", "closed", "failed"),
@@ -62,12 +52,12 @@ fn a_client_that_takes_nothing_is_a_slow_reader() {
             log.written() > 0
         });
     });
-    let lines = world.lines(1);
+    let line = world.line(1);
     shows(
-        &lines[0],
+        &line,
         "status=200 outcome=failed reason=slow_reader cut=true",
     );
-    assert_ne!(value(&lines[0], "sent"), Some("0"));
+    assert_ne!(value(&line, "sent"), Some("0"));
     let metrics = world.get("/metrics").body;
     let line = "tidegate_route_problems_total{route=\"shop\",reason=\"slow_reader\"} 1";
     has(&metrics, [line]);
@@ -83,7 +73,7 @@ fn a_head_that_is_refused_has_its_method() {
     ];
     for (count, (request, method)) in rows.into_iter().enumerate() {
         assert_eq!(world.send(request).message().status(), "400");
-        let line = world.lines(count + 1).swap_remove(count);
+        let line = world.line(count + 1);
         shows(&line, format!("status=400 method={method} path="));
         lacks(&line, ["marker"]);
     }
