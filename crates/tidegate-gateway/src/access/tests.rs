@@ -15,10 +15,8 @@ use crate::problem::Problems;
 
 /// Returns settings from lines of `[log]`.
 fn settings(lines: &str) -> Log {
-    config_of(&format!(
-        "[listen]\nhttp = \"127.0.0.1:0\"\n[log]\n{lines}\n"
-    ))
-    .log
+    let text = format!("[listen]\nhttp = \"127.0.0.1:0\"\n[log]\n{lines}\n");
+    config_of(&text).log
 }
 
 fn problems() -> Arc<Problems> {
@@ -81,14 +79,29 @@ impl Write for Memory {
     }
 }
 
+/// Starts a log with these settings in memory.
+fn opened(lines: &str, loops: usize) -> (Memory, Log, AccessLog) {
+    let (memory, settings) = (Memory::new(), settings(lines));
+    let log = start(&memory, &settings, loops);
+    (memory, settings, log)
+}
+
+/// Records a request with this id.
+fn record(log: &AccessLog, settings: &Log, id: &str) {
+    let record = Record {
+        id,
+        ..Record::default()
+    };
+    log.record(0, settings, &record);
+}
+
 fn start(memory: &Memory, settings: &Log, loops: usize) -> AccessLog {
     AccessLog::start_with(memory.opener(), settings, loops, problems()).unwrap()
 }
 
 #[test]
 fn all_lines_of_all_loops_are_written_before_the_end() {
-    let (memory, settings) = (Memory::new(), settings("queue = 100000"));
-    let log = start(&memory, &settings, 4);
+    let (memory, settings, log) = opened("queue = 100000", 4);
     std::thread::scope(|scope| {
         for home in 0..4 {
             let (log, settings) = (&log, &settings);
@@ -114,8 +127,7 @@ fn all_lines_of_all_loops_are_written_before_the_end() {
 
 #[test]
 fn the_log_ends_after_the_lines_that_are_owed() {
-    let (memory, settings) = (Memory::new(), settings(""));
-    let log = start(&memory, &settings, 1);
+    let (memory, settings, log) = opened("", 1);
     let (first, second) = (log.owe(), log.owe());
     let ended = log.close();
     for (lines, owed) in [(1, first), (2, second)] {
@@ -131,8 +143,7 @@ fn the_log_ends_after_the_lines_that_are_owed() {
 
 #[test]
 fn a_line_is_written_without_waiting_for_others() {
-    let (memory, settings) = (Memory::new(), settings(""));
-    let log = start(&memory, &settings, 1);
+    let (_, settings, log) = opened("", 1);
     for lines in 1..=3 {
         log.record(0, &settings, &Record::default());
         until("the line is written", || log.written() == lines);
@@ -154,11 +165,8 @@ fn an_output_that_blocks_loses_lines_and_no_caller_waits() {
         log.record(0, &settings, &Record::default());
         log.record(1, &settings, &Record::default());
     }
-    assert_eq!(
-        (log.written(), log.lost()),
-        (0, 16),
-        "two of each loop wait"
-    );
+    // Two of each loop wait.
+    assert_eq!((log.written(), log.lost()), (0, 16));
     gate.1.open();
     log.close().wait().unwrap();
     assert_eq!((log.written(), log.lost(), memory.lines()), (5, 16, 5));
@@ -166,22 +174,14 @@ fn an_output_that_blocks_loses_lines_and_no_caller_waits() {
 
 #[test]
 fn a_full_disk_loses_lines_which_are_counted_and_a_cut_line_gets_its_end() {
-    let (memory, settings) = (Memory::new(), settings(""));
-    let log = start(&memory, &settings, 1);
+    let (memory, settings, log) = opened("", 1);
     memory.place.store(40, Ordering::Relaxed);
     log.record(0, &settings, &Record::default());
     until("the line is lost", || log.lost() == 1);
     log.record(0, &settings, &Record::default());
     until("the next line is lost", || log.lost() == 2);
     memory.place.store(usize::MAX, Ordering::Relaxed);
-    log.record(
-        0,
-        &settings,
-        &Record {
-            id: "last",
-            ..Record::default()
-        },
-    );
+    record(&log, &settings, "last");
     log.close().wait().unwrap();
     assert_eq!((log.written(), log.lost()), (1, 2));
     let text = memory.text();
@@ -192,8 +192,7 @@ fn a_full_disk_loses_lines_which_are_counted_and_a_cut_line_gets_its_end() {
 
 #[test]
 fn records_after_the_end_are_lost_and_counted() {
-    let (memory, settings) = (Memory::new(), settings(""));
-    let log = start(&memory, &settings, 1);
+    let (memory, settings, log) = opened("", 1);
     log.close().wait().unwrap();
     log.record(0, &settings, &Record::default());
     log.close().wait().unwrap();
@@ -203,8 +202,7 @@ fn records_after_the_end_are_lost_and_counted() {
 /// Records of several threads against a close: each is written or lost.
 #[test]
 fn no_record_is_written_twice_or_forgotten_at_the_end() {
-    let (memory, settings) = (Memory::new(), settings("queue = 100000"));
-    let log = start(&memory, &settings, 2);
+    let (memory, settings, log) = opened("queue = 100000", 2);
     let begun = Gate::new();
     std::thread::scope(|scope| {
         for home in 0..2 {
@@ -225,8 +223,7 @@ fn no_record_is_written_twice_or_forgotten_at_the_end() {
 
 #[test]
 fn dropping_the_last_handle_writes_what_waits() {
-    let (memory, settings) = (Memory::new(), settings(""));
-    let log = start(&memory, &settings, 1);
+    let (memory, settings, log) = opened("", 1);
     log.clone().record(0, &settings, &Record::default());
     drop(log);
     until("the line is written", || memory.lines() == 1);
@@ -234,9 +231,8 @@ fn dropping_the_last_handle_writes_what_waits() {
 
 #[test]
 fn each_outcome_has_its_share() {
-    let memory = Memory::new();
-    let settings = settings("success = \"12.5%\"\nrefused = 0\nfailed = 100");
-    let log = start(&memory, &settings, 1);
+    let shares = "success = \"12.5%\"\nrefused = 0\nfailed = 100";
+    let (memory, settings, log) = opened(shares, 1);
     for outcome in [Outcome::Success, Outcome::Refused, Outcome::Failed] {
         for _ in 0..80 {
             let record = Record {
@@ -247,23 +243,17 @@ fn each_outcome_has_its_share() {
         }
     }
     log.close().wait().unwrap();
-    let count = |word: &str| {
-        memory
-            .text()
-            .matches(&format!("\"outcome\":\"{word}\""))
-            .count()
-    };
-    assert_eq!(
-        (count("success"), count("refused"), count("failed")),
-        (10, 0, 80)
-    );
+    let text = memory.text();
+    for (word, count) in [("success", 10), ("refused", 0), ("failed", 80)] {
+        let wanted = format!("\"outcome\":\"{word}\"");
+        assert_eq!(text.matches(&wanted).count(), count, "{word}");
+    }
     assert_eq!(log.lost(), 0, "what is not sampled is not lost");
 }
 
 #[test]
 fn a_reopen_continues_in_a_new_output() {
-    let (memory, settings) = (Memory::new(), settings(""));
-    let log = start(&memory, &settings, 1);
+    let (memory, settings, log) = opened("", 1);
     log.reopen();
     until("it is open again", || {
         memory.opened.load(Ordering::Relaxed) == 2
@@ -301,26 +291,12 @@ fn a_file_that_was_moved_is_created_again() {
     let (file, moved) = (folder.join("access.log"), folder.join("access.log.1"));
     let settings = settings(&format!("file = {file:?}"));
     let log = AccessLog::start(&settings, 1, problems()).unwrap();
-    log.record(
-        0,
-        &settings,
-        &Record {
-            id: "one",
-            ..Record::default()
-        },
-    );
+    record(&log, &settings, "one");
     until("the line is written", || log.written() == 1);
     std::fs::rename(&file, &moved).unwrap();
     log.reopen();
     until("the file is there", || file.exists());
-    log.record(
-        0,
-        &settings,
-        &Record {
-            id: "two",
-            ..Record::default()
-        },
-    );
+    record(&log, &settings, "two");
     log.close().wait().unwrap();
     assert!(std::fs::read_to_string(&moved).unwrap().contains("\"one\""));
     assert!(std::fs::read_to_string(&file).unwrap().contains("\"two\""));
@@ -331,8 +307,7 @@ fn a_file_that_was_moved_is_created_again() {
 
 #[test]
 fn the_lines_are_metrics() {
-    let (memory, settings) = (Memory::new(), settings("queue = 1"));
-    let log = start(&memory, &settings, 1);
+    let (_, settings, log) = opened("queue = 1", 1);
     log.record(0, &settings, &Record::default());
     log.close().wait().unwrap();
     log.record(0, &settings, &Record::default());
@@ -355,8 +330,7 @@ fn a_query_is_logged_only_if_the_settings_say_so() {
         ..Record::default()
     };
     for (lines, expected) in [("", false), ("query = true", true)] {
-        let (memory, settings) = (Memory::new(), settings(lines));
-        let log = start(&memory, &settings, 1);
+        let (memory, settings, log) = opened(lines, 1);
         log.record(0, &settings, &record);
         log.close().wait().unwrap();
         assert_eq!(memory.text().contains("marker"), expected);

@@ -35,24 +35,14 @@ fn the_configuration_can_be_used_with_and_without_bulkheads() {
     };
     let guarded = read();
     assert_eq!((guarded.routes.len(), guarded.upstreams.len()), (4, 4));
-    assert!(
-        guarded
-            .routes
-            .iter()
-            .all(|route| route.value.breaker.is_some())
-    );
+    let mut routes = guarded.routes.iter();
+    assert!(routes.all(|route| route.value.breaker.is_some()));
     settings.has_bulkheads.store(false, Ordering::Relaxed);
     let open = read();
-    assert!(
-        open.routes
-            .iter()
-            .all(|route| route.value.breaker.is_none())
-    );
-    assert!(
-        open.routes
-            .iter()
-            .all(|route| route.value.limit.max.0 == 100_000)
-    );
+    for route in &open.routes {
+        assert!(route.value.breaker.is_none());
+        assert_eq!(route.value.limit.max.0, 100_000);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidegate::isolate::{Command, Isolation};
+use tidegate_testkit::{has, lacks};
 
 use super::figures::{Counts, Figures};
 use super::history::{Entry, History, LOGGED, Sample};
@@ -103,21 +104,15 @@ fn counts_are_those_of_their_bucket_and_gauges_the_highest() {
     }
     let track = &history.tracks["a"];
     let buckets: Vec<f32> = track.buckets.iter().map(|bucket| bucket[ok]).collect();
-    assert_eq!(
-        buckets,
-        [10.0, 12.0],
-        "the first sample is where counting begins"
-    );
-    let highest = position("in_flight");
-    let highest: Vec<f32> = track.latest(highest, 2).collect();
+    // The first sample is where counting begins.
+    assert_eq!(buckets, [10.0, 12.0]);
+    let highest: Vec<f32> = track.latest(position("in_flight"), 2).collect();
     assert_eq!(highest, [9.0, 1.0]);
     let text = history.route("a").unwrap();
     assert!(text.contains(&format!("\"times\":[{},{}]", START + 3000, START + 6000)));
     assert!(text.contains("\"ok\":[10,12]"), "{text}");
-    assert!(
-        !text.contains("\"p90_ms\""),
-        "what is shown now only is not kept"
-    );
+    // What is shown now only is not kept.
+    lacks(&text, ["\"p90_ms\""]);
     assert_eq!(history.route("b"), None);
 }
 
@@ -157,20 +152,12 @@ fn everything_is_bounded_and_a_quiet_route_costs_little() {
         });
     }
     let track = &history.tracks["a"];
-    assert_eq!(
-        (history.times.len(), track.buckets.len()),
-        (BUCKETS, BUCKETS)
-    );
+    assert_eq!([history.times.len(), track.buckets.len()], [BUCKETS; 2]);
     assert_eq!((history.log.len(), track.transitions.len()), (LOGGED, 300));
     assert!(history.columns.len() <= COLUMNS);
-    let first = &track.buckets[1];
-    assert!(
-        track
-            .buckets
-            .iter()
-            .skip(1)
-            .all(|one| std::sync::Arc::ptr_eq(one, first))
-    );
+    let mut same = track.buckets.iter().skip(1);
+    let first = same.next().unwrap();
+    assert!(same.all(|one| std::sync::Arc::ptr_eq(one, first)));
     assert_eq!(track.latest(0, SPARK).count(), SPARK);
 }
 
@@ -189,20 +176,13 @@ fn a_short_state_is_never_lost_between_two_samples() {
         ..Sample::default()
     });
     let frame = history.changes(1);
-    for what in [
-        "a: closed to open",
-        "a: open to half_open",
-        "a: half_open to closed",
-    ] {
-        assert!(
-            frame.contains(&format!("\"what\":\"{what}\",\"route\":\"a\"")),
-            "{frame}"
-        );
+    for what in ["closed to open", "open to half_open", "half_open to closed"] {
+        has(&frame, [format!("\"what\":\"a: {what}\",\"route\":\"a\"")]);
     }
     let row = &history.tracks["a"].values;
     assert_eq!(
-        (row[position("opened")], row[position("open_ms")]),
-        (1.0, 3.0)
+        ["opened", "open_ms"].map(|name| row[position(name)]),
+        [1.0, 3.0]
     );
     for _ in 0..SAMPLES {
         add(&mut history, vec![figures("a", 1)]);
@@ -269,22 +249,19 @@ fn servers_loops_and_knobs_are_shown_when_they_change() {
     sample();
     sample();
     let full = history.snapshot();
-    for part in [
+    let parts = [
         "\"address\":\"x\",\"weight\":1,\"in_flight\":1,\"share\":null,\"up\":true,\"draining\":false",
         "\"address\":\"z\",\"weight\":9,\"in_flight\":1,\"share\":null,\"up\":true,\"draining\":true",
         "\"name\":\"io-0\",\"busy\":0.5,",
         "\"longest_task\":\"read\"",
         "\"choices\":[\"normal\",\"dead\"],\"value\":\"dead\"",
         "\"upstream\":\"shop\"",
-    ] {
-        assert!(full.contains(part), "{part} is missing in {full}");
-    }
+    ];
+    has(&full, parts);
     assert_eq!(history.tracks["a"].values[position("budget")], 3.0);
-    let frame = history.changes(1);
-    assert!(!frame.contains("\"upstreams\"") && !frame.contains("\"knobs\""));
-    assert!(
-        history.changes(0).contains("\"upstreams\"") && history.changes(0).contains("\"knobs\"")
-    );
+    let parts = ["\"upstreams\"", "\"knobs\""];
+    lacks(history.changes(1), parts);
+    has(history.changes(0), parts);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use tidegate::isolate::BreakerState;
 
 use tidegate_testkit::has;
 
-use crate::{NOW, PATH, World, body, status};
+use crate::{NOW, PATH, World, body, has_status, status};
 
 #[test]
 fn health_says_whether_the_gateway_lives_and_takes_requests() {
@@ -71,24 +71,15 @@ fn a_setting_is_set_shown_and_removed() {
     );
     assert_eq!(body(&world.get("/api/settings")), shown);
     assert_eq!(body(&world.get("/api/settings?key=other")), "[]");
-    for (line, value, code, why) in [
-        (
-            line("PUT"),
-            "many",
-            422,
-            "{\"error\":\"`route.cart.limit.max` is wrong\"}",
-        ),
-        (
-            "PUT /api/settings/busy".to_owned(),
-            "3",
-            409,
-            "a reload is in progress",
-        ),
-    ] {
-        let refused = world.change(&line, value);
-        assert_eq!(status(&refused), code, "{refused}");
-        has(&refused, [why]);
-    }
+    let refused = world.change(&line("PUT"), "many");
+    has_status(&refused, 422);
+    has(
+        &refused,
+        ["{\"error\":\"`route.cart.limit.max` is wrong\"}"],
+    );
+    let refused = world.change("PUT /api/settings/busy", "3");
+    has_status(&refused, 409);
+    has(&refused, ["a reload is in progress"]);
     assert_eq!(status(&world.change(&line("DELETE"), "")), 200);
     let unset = world.change(&line("DELETE"), "");
     assert_eq!(status(&unset), 404);
@@ -104,20 +95,18 @@ fn a_breaker_is_forced_and_reset() {
     let admits = || world.cart.admit().is_ok();
     let order =
         |order: &str| status(&world.change(&format!("POST /api/breakers/cart/{order}"), ""));
-    assert_eq!(order("open"), 200);
-    assert!(!admits());
-    assert_eq!(order("close"), 200);
-    assert!(admits());
-    assert_eq!(order("open"), 200);
-    assert!(!admits());
-    assert_eq!(order("auto"), 200);
-    assert!(admits());
+    let orders = [
+        ("open", false),
+        ("close", true),
+        ("open", false),
+        ("auto", true),
+    ];
+    for (what, passes) in orders {
+        assert_eq!((order(what), admits()), (200, passes), "{what}");
+    }
     assert_eq!(order("reset"), 200);
     assert_eq!(world.cart.snapshot().breaker, BreakerState::Closed);
-    assert_eq!(
-        status(&world.change("POST /api/breakers/none/open", "")),
-        404
-    );
+    has_status(&world.change("POST /api/breakers/none/open", ""), 404);
     assert_eq!(world.events.latest().len(), 5);
 }
 
@@ -144,11 +133,8 @@ fn a_reload_says_what_is_wrong_or_what_comes_later() {
     let reload = world.change("POST /api/reload", "");
     let expected = "{\"error\":\"t.toml:1:1: the key is unknown\"}";
     assert_eq!((status(&reload), body(&reload)), (422, expected));
-    assert_eq!(
-        world.events.latest().len(),
-        1,
-        "what failed has changed nothing"
-    );
+    // What failed has changed nothing.
+    assert_eq!(world.events.latest().len(), 1);
 }
 
 #[test]
@@ -157,12 +143,9 @@ fn each_change_is_an_event_with_time_and_origin() {
     world.change("POST /api/breakers/cart/open", "");
     world.change("POST /api/reload", "");
     let events = world.get("/api/events");
-    let time = format!(
-        "{{\"time_ms\":{},\"origin\":\"admin 127.0.0.1:",
-        NOW.as_millis()
-    );
+    let time = NOW.as_millis();
     let parts = [
-        time.as_str(),
+        &format!("{{\"time_ms\":{time},\"origin\":\"admin 127.0.0.1:"),
         "\"what\":\"reload\"",
         "\"what\":\"breaker of cart: forced open\"",
     ];

@@ -262,6 +262,12 @@ fn status(response: &str) -> u16 {
     response[9..12].parse().unwrap()
 }
 
+/// Asserts that a response has this status.
+#[track_caller]
+fn has_status(response: &str, expected: u16) {
+    assert_eq!(status(response), expected, "{response}");
+}
+
 /// Returns the body of a response.
 fn body(response: &str) -> &str {
     response.split_once("\r\n\r\n").unwrap().1

@@ -6,7 +6,7 @@ use tidegate_gateway::config::Secret;
 use tidegate_testkit::{begins, has};
 
 use crate::streams::{Stream, millis};
-use crate::{World, body, settings, status};
+use crate::{World, body, has_status, settings, status};
 
 /// Returns the id of a frame.
 fn id(frame: &str) -> &str {
@@ -142,11 +142,8 @@ fn a_slow_page_gets_fewer_frames_and_never_a_queue() {
     let mut latest = String::new();
     for number in 0..10 {
         // Something to tell.
-        world.events.add(
-            std::time::SystemTime::UNIX_EPOCH,
-            "test",
-            format!("step {number}"),
-        );
+        let now = std::time::SystemTime::UNIX_EPOCH;
+        world.events.add(now, "test", format!("step {number}"));
         latest = until_frame(&world, &mut quick, &format!("\"step {number}\""));
     }
     let first = slow.next();
@@ -169,10 +166,7 @@ fn changes_and_short_states_of_breakers_are_in_the_log() {
     let world = World::new();
     let mut page = Stream::open(&world, "/page/events");
     has(page.next(), ["event: full\n"]);
-    assert_eq!(
-        status(&world.change("POST /api/breakers/cart/open", "")),
-        200
-    );
+    has_status(&world.change("POST /api/breakers/cart/open", ""), 200);
     let frame = until_frame(&world, &mut page, "breaker of cart: forced open");
     let parts = [
         "\"kind\":\"change\",\"origin\":\"admin 127.0.0.1:",
@@ -202,10 +196,8 @@ fn a_knob_is_switched_with_the_token() {
     let line = "POST /api/knobs/flaky/dead";
     assert_eq!(status(&world.request(line, "", "")), 401);
     let turned = world.change(line, "");
-    assert_eq!(
-        (status(&turned), body(&turned)),
-        (200, "{\"done\":\"flaky is dead\"}")
-    );
+    has_status(&turned, 200);
+    assert_eq!(body(&turned), "{\"done\":\"flaky is dead\"}");
     assert_eq!(world.events.latest()[0].what, "flaky is dead");
     let unknown = world.change("POST /api/knobs/flaky/odd", "");
     assert_eq!(status(&unknown), 404);
@@ -213,10 +205,8 @@ fn a_knob_is_switched_with_the_token() {
     world.clock.advance(millis(500));
     let mut frames = page.next();
     frames.push_str(&until_frame(&world, &mut page, ""));
-    has(
-        &frames,
-        ["\"knobs\":[{\"name\":\"flaky\"", "\"value\":\"dead\""],
-    );
+    let knob = "\"knobs\":[{\"name\":\"flaky\"";
+    has(&frames, [knob, "\"value\":\"dead\""]);
 }
 
 #[test]
@@ -302,13 +292,8 @@ fn histories_settings_and_files_are_of_the_asked_route() {
     has(&own, ["route.cart.limit.max"]);
     assert!(!own.contains("script"));
     let saved = world.get("/page/save");
-    has(
-        &saved,
-        [
-            "{\"version\":1,\"snapshot\":{",
-            "\"histories\":[{\"key\":\"\\u003cscript",
-        ],
-    );
+    let histories = "\"histories\":[{\"key\":\"\\u003cscript";
+    has(&saved, ["{\"version\":1,\"snapshot\":{", histories]);
     drop(odd);
 }
 

@@ -7,7 +7,7 @@ use tidegate_gateway::config::{Address, Secret};
 
 use tidegate_testkit::{begins, has, lacks};
 
-use crate::{NETWORK, World, body, settings, status};
+use crate::{NETWORK, World, body, has_status, settings, status};
 
 #[test]
 fn a_change_needs_the_token_for_changes() {
@@ -38,21 +38,16 @@ fn a_change_needs_the_token_for_changes() {
             assert_eq!(changes, usize::from(expected == 200));
         }
     }
-    assert!(
-        world.gateway.server.is_draining(),
-        "the last one had the token"
-    );
+    // The last one had the token.
+    assert!(world.gateway.server.is_draining());
 }
 
 #[test]
 fn a_request_with_two_tokens_is_refused() {
     let world = World::with(&settings()).unwrap();
     let right = "Authorization: Bearer full-token\r\n";
-    for other in [
-        right,
-        "authorization: Bearer wrong\r\n",
-        "Authorization:\r\n",
-    ] {
+    let wrong = "authorization: Bearer wrong\r\n";
+    for other in [right, wrong, "Authorization:\r\n"] {
         for fields in [format!("{right}{other}"), format!("{other}{right}")] {
             let before = world.events.latest().len();
             for line in ["POST /api/reload", "GET /api/snapshot", "GET /live"] {
@@ -116,19 +111,10 @@ fn on_another_address_only_health_is_free() {
 fn a_page_of_another_site_reads_and_changes_nothing() {
     let world = World::new();
     let rebound = "Host: evil.example\r\n";
-    assert_eq!(
-        status(&world.request("GET /api/snapshot", rebound, "")),
-        421
-    );
-    assert_eq!(
-        status(&world.request("GET /hystrix.stream", rebound, "")),
-        421
-    );
+    has_status(&world.request("GET /api/snapshot", rebound, ""), 421);
+    has_status(&world.request("GET /hystrix.stream", rebound, ""), 421);
     let with_token = "Host: evil.example\r\nAuthorization: Bearer full-token\r\n";
-    assert_eq!(
-        status(&world.request("POST /api/reload", with_token, "")),
-        421
-    );
+    has_status(&world.request("POST /api/reload", with_token, ""), 421);
     assert_eq!(status(&world.request("GET /live", rebound, "")), 200);
     let asked = "Origin: http://evil.example\r\nAccess-Control-Request-Method: POST\r\n";
     let preflight = world.request("OPTIONS /api/reload", asked, "");

@@ -9,7 +9,7 @@ use tidegate_net::internal::LocalSocket;
 
 use tidegate_testkit::has;
 
-use crate::{World, settings, status};
+use crate::{World, has_status, settings, status};
 
 const PING: &str = "ping: \n\n";
 
@@ -189,17 +189,15 @@ fn a_page_opens_several_streams_with_a_delay_and_credentials() {
     settings.read_token = Some(Secret::Value("token".to_owned()));
     let world = World::with(&settings).unwrap();
     assert_eq!(status(&world.get("/hystrix.stream")), 401);
-    assert_eq!(
-        status(&world.get("/hystrix.stream?authorization=Bearer%20no")),
-        401
-    );
+    has_status(&world.get("/hystrix.stream?authorization=Bearer%20no"), 401);
     // As the dashboard sends it: `user:token`.
     let basic = "authorization=Basic%20dXNlcjp0b2tlbg%3D%3D";
     let mut slow = Stream::open(&world, &format!("/hystrix.stream?delay=2000&{basic}"));
-    let mut fast = Stream::open(
-        &world,
-        "/hystrix.stream?delay=100&authorization=Bearer+token",
-    );
+    let bearer = |delay: u32| {
+        let target = format!("/hystrix.stream?delay={delay}&authorization=Bearer+token");
+        Stream::open(&world, &target)
+    };
+    let mut fast = bearer(100);
     assert!(slow.next().starts_with("data: ") && fast.next().starts_with("data: "));
     for tenth in 1..=20 {
         world.clock.advance(millis(100));
@@ -209,25 +207,23 @@ fn a_page_opens_several_streams_with_a_delay_and_credentials() {
             assert_eq!(is_sample, tenth == 20);
         }
     }
-    let mut odd = Stream::open(
-        &world,
-        "/hystrix.stream?delay=700&authorization=Bearer+token",
-    );
-    for (pause, is_sample) in [
+    let mut odd = bearer(700);
+    let pauses = [
         (0, true),
         (500, false),
         (200, true),
         (500, false),
         (200, true),
-    ] {
+    ];
+    for (pause, is_sample) in pauses {
         world.clock.advance(millis(pause));
         assert_eq!(odd.next().starts_with("data: "), is_sample, "{pause}");
     }
     let wrong = world.get("/hystrix.stream?delay=soon&authorization=Bearer%20token");
     assert_eq!(status(&wrong), 400);
     // A token in a query counts for streams only.
-    assert_eq!(
-        status(&world.get("/api/snapshot?authorization=Bearer%20token")),
-        401
+    has_status(
+        &world.get("/api/snapshot?authorization=Bearer%20token"),
+        401,
     );
 }
