@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::thread;
 
-use tidegate_testkit::{Folder, lacks};
+use tidegate_testkit::{Folder, begins, lacks};
 
 use crate::steps::{ENDLESS, take, write_until_stalled};
 use crate::*;
@@ -39,39 +39,30 @@ fn a_request_and_its_response_pass_with_the_fields_of_a_proxy() {
          Set-Cookie: a=b\r\nSet-Cookie: c=d\r\nServer: back\r\n\r\nhello",
     );
     assert_eq!(request.line(), "GET /a%2Fb?q=1 HTTP/1.1");
-    assert_eq!(request.field("host"), Some("shop.example:80"));
-    assert_eq!(request.field("accept"), Some("text/plain"));
-    assert_eq!(request.field("x-forwarded-for"), Some("127.0.0.1"));
-    assert_eq!(request.field("x-forwarded-proto"), Some("http"));
-    assert!(
-        request
-            .field("forwarded")
-            .unwrap()
-            .starts_with("for=127.0.0.1;host=")
-    );
-    assert_eq!(request.field("via"), Some("1.1 tidegate"));
+    for (name, value) in [
+        ("host", Some("shop.example:80")),
+        ("accept", Some("text/plain")),
+        ("x-forwarded-for", Some("127.0.0.1")),
+        ("x-forwarded-proto", Some("http")),
+        ("via", Some("1.1 tidegate")),
+        ("x-own", None),
+        ("connection", None),
+    ] {
+        assert_eq!(request.field(name), value, "{name}");
+    }
+    begins(request.field("forwarded").unwrap(), "for=127.0.0.1;host=");
     assert!(request.field("traceparent").is_some());
-    assert_eq!(
-        (request.field("x-own"), request.field("connection")),
-        (None, None)
-    );
     let response = client.gets("201", "hello");
     assert_eq!(response.head.matches("Set-Cookie").count(), 2);
-    assert_eq!(response.field("server"), Some("back"));
-    assert_eq!(
-        response.field("x-request-id"),
-        request.field("x-request-id")
-    );
-    assert!(
-        response
-            .field("server-timing")
-            .unwrap()
-            .starts_with("queue;dur=")
-    );
-    assert_eq!(
-        (response.field("x-hop"), response.field("connection")),
-        (None, None)
-    );
+    for (name, value) in [
+        ("server", Some("back")),
+        ("x-request-id", request.field("x-request-id")),
+        ("x-hop", None),
+        ("connection", None),
+    ] {
+        assert_eq!(response.field(name), value, "{name}");
+    }
+    begins(response.field("server-timing").unwrap(), "queue;dur=");
     assert!(response.field("date").is_some());
     fixture.wait_idle();
 }
@@ -243,15 +234,10 @@ fn a_body_with_a_length_keeps_it() {
     let request = "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
     let (mut client, mut server) = fixture.reach(request, &back);
     let got = server.serve("HTTP/1.1 204 No Content\r\n\r\n");
-    assert_eq!(
-        (got.field("content-length"), got.body.as_str()),
-        (Some("5"), "hello")
-    );
-    let response = client.message();
-    assert_eq!(
-        (response.status(), response.field("content-length")),
-        ("204", None)
-    );
+    assert_eq!(got.body, "hello");
+    assert_eq!(got.field("content-length"), Some("5"));
+    let response = client.gets("204", "");
+    assert_eq!(response.field("content-length"), None);
 }
 
 #[test]
@@ -320,17 +306,8 @@ fn a_large_response_reaches_the_client_whole() {
             server
         });
         let head = client.head();
-        assert_eq!(
-            field(&head, "content-length"),
-            Some(LARGE.to_string().as_str())
-        );
-        let mut left = LARGE;
-        let mut memory = vec![0; 64 * 1024];
-        while left > 0 {
-            let read = client.0.read(&mut memory).unwrap();
-            assert!(read > 0 && memory[..read].iter().all(|byte| *byte == b'x'));
-            left -= read;
-        }
+        assert_eq!(field(&head, "content-length"), Some(&*LARGE.to_string()));
+        take(&mut client, LARGE);
         sent.join().unwrap()
     });
     // The connection is usable after it.
@@ -341,13 +318,8 @@ fn a_large_response_reaches_the_client_whole() {
 #[test]
 fn a_large_request_reaches_the_server_whole() {
     let (back, fixture) = Fixture::of("");
-    let mut client = fixture.client();
-    let mut back = {
-        client.write(&format!(
-            "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n"
-        ));
-        back.accept()
-    };
+    let head = format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n\r\n");
+    let (mut client, mut back) = fixture.reach(&head, &back);
     thread::scope(|scope| {
         let sent = scope.spawn(|| client.write(&"y".repeat(LARGE)));
         let got = back.message();

@@ -100,11 +100,8 @@ fn an_open_breaker_refuses_and_says_when_to_come_back() {
     let (mut client, mut server) = fixture.reach(GET, &back);
     let failure = "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n";
     server.serve(failure);
-    assert_eq!(
-        client.message().status(),
-        "500",
-        "the response of the server passes"
-    );
+    // The response of the server passes.
+    assert_eq!(client.message().status(), "500");
     for _ in 0..5 {
         client.write(GET);
         server.serve(failure);
@@ -182,8 +179,6 @@ fn a_route_raises_and_lowers_the_limit_of_its_listener() {
          [route.tiny]\npath = \"/tiny\"\nupstream = \"back\"\nbody = \"5B\"\n",
         route(&[&back], "")
     ));
-    let addresses = fixture.gateway.addresses();
-    let small = addresses.iter().find(|(name, _)| name == "small").unwrap();
     for (path, most) in [("/large", 20), ("/a", 10), ("/tiny", 5)] {
         for (size, passes) in [(most, true), (most + 1, false)] {
             let body = "x".repeat(size);
@@ -192,7 +187,7 @@ fn a_route_raises_and_lowers_the_limit_of_its_listener() {
                 format!("Transfer-Encoding: chunked\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n"),
             ];
             for framing in framings {
-                let mut client = fixture.connect(&small.1);
+                let mut client = crate::steps::connect(&fixture, "small");
                 client.write(&format!("POST {path} HTTP/1.1\r\nHost: a\r\n{framing}"));
                 if passes {
                     let mut server = back.accept_head();

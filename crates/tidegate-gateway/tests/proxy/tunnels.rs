@@ -83,10 +83,7 @@ fn an_idle_tunnel_is_closed_and_a_busy_one_is_not() {
         server.sends("x", &mut client);
     }
     fixture.clock.advance(Duration::from_secs(11));
-    assert_eq!(
-        (client.rest(), server.rest()),
-        (String::new(), String::new())
-    );
+    assert_eq!([client.rest(), server.rest()], ["", ""]);
     fixture.wait_idle();
 }
 
@@ -179,10 +176,9 @@ fn without_the_setting_an_upgrade_is_a_plain_request() {
     let (back, fixture) = Fixture::of("");
     let mut client = fixture.send(ASK);
     let request = back.accept().serve(OK);
-    assert_eq!(
-        (request.field("upgrade"), request.field("connection")),
-        (None, None)
-    );
+    for name in ["upgrade", "connection"] {
+        assert_eq!(request.field(name), None);
+    }
     assert_eq!(client.message().body, "ok");
 }
 
