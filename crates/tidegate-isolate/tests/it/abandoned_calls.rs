@@ -4,28 +4,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::ManualClock;
-use tidegate_isolate::{Bulkhead, Cause, Event, Isolation, Rejection};
+use tidegate_isolate::{Bulkhead, Cause, Event, Rejection};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, until};
 
 use super::kit::{alone, still};
-use crate::support::{SECOND, builder, cause, hold, made, pool, pool_of};
+use crate::support::{SECOND, builder, cause, hold, hold_call, made, pool, pool_of, set};
 
 #[test]
 fn a_call_that_times_out_in_the_queue_never_runs_and_frees_its_place() {
     let (clock, isolation, command) = alone(|c| c.threads(pool_of(1, 1)).timeout(SECOND));
     let go_on = Gate::new();
-    let held = command.call().timeout(SECOND * 60);
-    let (inside, mine, until) = (Gate::new(), Gate::new(), go_on.clone());
-    let open = inside.clone();
-    let held = held.queue(move |_| {
-        open.open();
-        until.wait();
-        mine.open();
-        Ok(0)
-    });
-    inside.wait();
+    let held = hold_call(command.call().timeout(SECOND * 60), &go_on);
     let queued = command.queue(|_| panic!("must not run"));
     assert_eq!(pool(&isolation).queued, 1);
     clock.jump(SECOND);
@@ -43,16 +33,12 @@ fn a_call_that_times_out_in_the_queue_never_runs_and_frees_its_place() {
 
 #[test]
 fn a_running_call_that_times_out_is_cancelled_and_counted_until_it_ends() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 0))
-        .timeout(SECOND)
-        .fallback(|why| {
+    let (clock, isolation, command) = alone(|c| {
+        c.threads(pool_of(1, 0)).timeout(SECOND).fallback(|why| {
             assert!(why.is_timed_out());
             Ok(9)
         })
-        .build(&isolation)
-        .unwrap();
+    });
     let (go_on, notified) = (Gate::new(), Gate::new());
     let (inside, gate, notify) = (Gate::new(), go_on.clone(), notified.clone());
     let open = inside.clone();
@@ -106,15 +92,11 @@ fn a_blocking_caller_is_released_at_the_deadline() {
 #[test]
 fn interrupts_are_two_settings() {
     for (on_timeout, on_cancel) in [(true, false), (false, true)] {
-        let (clock, isolation) = still();
-        let command = builder("a")
-            .threads(pool_of(2, 0))
-            .timeout(SECOND)
-            .configure(|c| {
+        let (clock, isolation, command) = alone(|c| {
+            c.threads(pool_of(2, 0)).timeout(SECOND).configure(|c| {
                 (c.interrupt_on_timeout, c.interrupt_on_cancel) = (on_timeout, on_cancel);
             })
-            .build(&isolation)
-            .unwrap();
+        });
         let (go_on, tokens) = (Gate::new(), Arc::new(Mutex::new(Vec::new())));
         let start = || {
             let inside = Gate::new();
@@ -202,8 +184,7 @@ fn shutting_down_has_a_deadline_and_a_report() {
 
 #[test]
 fn timeouts_ends_and_cancellations_race_and_each_call_ends_once() {
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder().clock(&clock).build().unwrap();
+    let (clock, isolation) = crate::support::still();
     let command = made(
         builder("a")
             .threads(pool_of(2, 4))
@@ -244,9 +225,7 @@ fn a_pool_that_is_made_after_the_end_takes_no_calls() {
     let report = isolation.shutdown(Duration::ZERO).wait().unwrap();
     assert!(report.is_clean() && report.pools.is_empty());
     let late = builder("late").threads(pool_of(1, 1)).build(&isolation);
-    permits
-        .configure(|c| c.bulkhead = Bulkhead::Threads)
-        .unwrap();
+    set(&permits, |c| c.bulkhead = Bulkhead::Threads);
     for command in [late.unwrap(), permits] {
         let error = command.run(|_| panic!("must not run")).unwrap_err();
         assert_eq!(error.cause(), &Cause::Rejected(Rejection::Closed));

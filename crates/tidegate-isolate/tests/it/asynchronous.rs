@@ -2,16 +2,16 @@
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tidegate_core::{CancelToken, ManualClock, Parker};
-use tidegate_isolate::{
-    BreakerConfig, BreakerWindow, Cause, Event, Isolation, PermitConfig, RequestContext,
-};
+use tidegate_isolate::{Cause, Event, Isolation, RequestContext};
 use tidegate_testkit::until;
 
-use crate::support::{Numbers, SECOND, alone, builder, counted, poll_once, still};
+use crate::support::{
+    Numbers, SECOND, alone, counted, failed, poll_by, poll_once, touchy, waiting,
+};
 
 #[test]
 fn an_answer_that_is_ready() {
@@ -30,9 +30,7 @@ fn a_permit_is_taken_at_the_first_poll_and_kept_until_the_end() {
     assert!(poll_once(waiting.as_mut()).is_pending());
     assert_eq!(command.snapshot().active, 1);
     let mut second = pin!(command.run_async(|_| async { Ok(1) }));
-    let Poll::Ready(Err(error)) = poll_once(second.as_mut()) else {
-        panic!("there is no permit left");
-    };
+    let error = failed(poll_once(second.as_mut()), "there is no permit left");
     assert!(error.is_rejected());
     drop(waiting);
     assert_eq!(command.snapshot().active, 0);
@@ -64,23 +62,18 @@ fn dropping_cancels_and_is_counted() {
 
 #[test]
 fn the_time_wakes_the_future_and_drops_the_work() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .timeout(Duration::from_millis(50))
-        .fallback(|why| {
+    let (clock, _isolation, command) = alone(|c| {
+        c.timeout(Duration::from_millis(50)).fallback(|why| {
             assert!(why.is_timed_out());
             Ok(8)
         })
-        .build(&isolation)
-        .unwrap();
+    });
     let parker = Parker::new();
-    let waker = Waker::from(&parker);
-    let mut context = Context::from_waker(&waker);
     let mut future = pin!(command.run_async(|_| pending()));
-    assert!(future.as_mut().poll(&mut context).is_pending());
+    assert!(poll_by(&parker, future.as_mut()).is_pending());
     clock.advance(Duration::from_millis(50));
     assert!(parker.park(None), "the timer has woken it");
-    assert_eq!(future.as_mut().poll(&mut context), Poll::Ready(Ok(8)));
+    assert_eq!(poll_by(&parker, future.as_mut()), Poll::Ready(Ok(8)));
     assert_eq!(command.snapshot().active, 0);
     assert_eq!(
         counted(&command),
@@ -92,21 +85,14 @@ fn the_time_wakes_the_future_and_drops_the_work() {
 fn a_panic_in_the_future_is_contained() {
     let (_clock, _isolation, command) = alone(|c| c);
     let mut future = pin!(command.run_async(|_| async { panic!("out of ink") }));
-    let Poll::Ready(Err(error)) = poll_once(future.as_mut()) else {
-        panic!("it has ended");
-    };
+    let error = failed(poll_once(future.as_mut()), "it has ended");
     assert_eq!(error.cause(), &Cause::Panicked("out of ink".into()));
     assert_eq!(command.snapshot().active, 0);
 }
 
 #[test]
 fn a_dropped_probe_opens_the_breaker_again() {
-    let breaker = BreakerConfig {
-        window: BreakerWindow::Count(5),
-        min_calls: 1,
-        ..BreakerConfig::default()
-    };
-    let (clock, _isolation, command) = alone(|c| c.breaker(breaker));
+    let (clock, _isolation, command) = alone(|c| c.breaker(touchy()));
     let _ = command.run(|_| Err("down"));
     clock.advance(Duration::from_millis(5_001));
     let mut probe = Box::pin(command.run_async(|_| pending()));
@@ -133,9 +119,7 @@ fn a_future_that_expires_between_its_poll_and_its_waker_is_woken() {
             Poll::Pending
         })
     }));
-    let Poll::Ready(Err(error)) = poll_once(future.as_mut()) else {
-        panic!("nothing would poll it again");
-    };
+    let error = failed(poll_once(future.as_mut()), "nothing would poll it again");
     assert!(error.is_timed_out());
     assert_eq!(command.snapshot().active, 0);
 }
@@ -176,15 +160,11 @@ fn a_future_whose_drop_panics_gives_its_permit_back() {
     drop(dropped);
     assert_eq!(command.snapshot().active, 0);
     let parker = Parker::new();
-    let waker = Waker::from(&parker);
-    let mut context = Context::from_waker(&waker);
     let mut late = Box::pin(command.run_async(|_| Bomb));
-    assert!(late.as_mut().poll(&mut context).is_pending());
+    assert!(poll_by(&parker, late.as_mut()).is_pending());
     clock.advance(SECOND);
     parker.park(None);
-    let Poll::Ready(Err(error)) = late.as_mut().poll(&mut context) else {
-        panic!("its time is over");
-    };
+    let error = failed(poll_by(&parker, late.as_mut()), "its time is over");
     assert!(error.is_timed_out());
     assert_eq!(command.snapshot().active, 0);
 }
@@ -206,11 +186,7 @@ fn a_future_can_be_moved_to_another_thread() {
 
 /// A command with one permit, whose callers wait for it for up to ten milliseconds.
 fn patient() -> (ManualClock, Isolation, Numbers) {
-    let permits = PermitConfig {
-        max_wait: Duration::from_millis(10),
-        ..PermitConfig::from(1)
-    };
-    alone(|c| c.permits(permits))
+    alone(|c| c.permits(waiting(1, Duration::from_millis(10))))
 }
 
 #[test]
@@ -219,14 +195,12 @@ fn a_future_waits_for_a_permit_and_is_woken_when_one_is_free() {
     let mut first = Box::pin(command.run_async(|_| pending()));
     assert!(poll_once(first.as_mut()).is_pending());
     let parker = Parker::new();
-    let waker = Waker::from(&parker);
     let mut second = pin!(command.run_async(|_| async { Ok(2) }));
-    let mut context = Context::from_waker(&waker);
-    assert!(second.as_mut().poll(&mut context).is_pending());
+    assert!(poll_by(&parker, second.as_mut()).is_pending());
     clock.advance(Duration::from_millis(4));
     drop(first);
     parker.park(None);
-    assert_eq!(second.as_mut().poll(&mut context), Poll::Ready(Ok(2)));
+    assert_eq!(poll_by(&parker, second.as_mut()), Poll::Ready(Ok(2)));
     let snapshot = command.snapshot();
     assert_eq!((snapshot.active, snapshot.totals[Event::Success]), (0, 1));
     let waited = snapshot.latencies.wait.max().as_secs_f64() * 1e3;
@@ -239,15 +213,11 @@ fn a_future_that_waited_too_long_is_refused() {
     let mut first = Box::pin(command.run_async(|_| pending()));
     assert!(poll_once(first.as_mut()).is_pending());
     let parker = Parker::new();
-    let waker = Waker::from(&parker);
     let mut second = pin!(command.run_async(|_| async { Ok(2) }));
-    let mut context = Context::from_waker(&waker);
-    assert!(second.as_mut().poll(&mut context).is_pending());
+    assert!(poll_by(&parker, second.as_mut()).is_pending());
     clock.advance(Duration::from_millis(10));
     parker.park(None);
-    let Poll::Ready(Err(error)) = second.as_mut().poll(&mut context) else {
-        panic!("the wait is over");
-    };
+    let error = failed(poll_by(&parker, second.as_mut()), "the wait is over");
     assert!(error.is_rejected());
     assert_eq!(command.snapshot().totals[Event::PermitsRejected], 1);
 }

@@ -4,12 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    Attempts, Cause, CommandError, Event, Hedge, Interrupt, PermitConfig, Rejection, Retry,
-    RetryBudget,
+    Attempts, Cause, CommandError, Event, Hedge, Interrupt, Rejection, Retry, RetryBudget,
 };
 
 use crate::steps::Steps;
-use crate::support::{Numbers, SECOND, alone, builder, counted, still, with_handle};
+use crate::support::{SECOND, alone, counted, waiting, with_handle};
 
 type Retries = Attempts<u32, &'static str>;
 
@@ -191,12 +190,7 @@ fn a_second_attempt_next_to_a_slow_one_is_taken_from_the_budget() {
 
 #[test]
 fn an_attempt_may_wait_for_its_permit() {
-    let (clock, isolation) = still();
-    let permits = PermitConfig {
-        max_wait: SECOND,
-        ..PermitConfig::from(1)
-    };
-    let command: Numbers = builder("a").permits(permits).build(&isolation).unwrap();
+    let (clock, _isolation, command) = alone(|c| c.permits(waiting(1, SECOND)));
     let home = Steps::new();
     let received = Arc::new(Mutex::new(Vec::new()));
     let closure = || {

@@ -12,7 +12,7 @@ use tidegate_isolate::{Cause, Command, Event, RequestContext};
 use tidegate_testkit::{Gate, until};
 
 use crate::support::{
-    Answer, Numbers, SECOND, alone, builder, cause, hold, poll_once, pool, pool_of, still,
+    Answer, Numbers, SECOND, alone, builder, cause, failed, hold, poll_once, pool, pool_of, still,
 };
 
 #[test]
@@ -217,9 +217,7 @@ fn futures_share_a_run() {
             "the permit is taken: a run of its own would be refused"
         );
     }
-    let Poll::Ready(Err(error)) = poll_once(second.as_mut()) else {
-        panic!("the run is gone");
-    };
+    let error = failed(poll_once(second.as_mut()), "the run is gone");
     assert!(error.is_cancelled(), "{error}");
     let again = pin!(call(true));
     assert_eq!(poll_once(again), Poll::Ready(Ok(0)), "a run of its own");
@@ -373,9 +371,7 @@ fn a_future_that_shares_a_run_has_a_timeout_of_its_own() {
     assert!(poll_once(second.as_mut()).is_pending());
     assert!(poll_once(third.as_mut()).is_pending());
     clock.advance(SECOND);
-    let Poll::Ready(Err(error)) = poll_once(second.as_mut()) else {
-        panic!("its time is over");
-    };
+    let error = failed(poll_once(second.as_mut()), "its time is over");
     assert_eq!(error.cause(), &Cause::TimedOut(SECOND));
     assert!(poll_once(third.as_mut()).is_pending(), "it has time");
     clock.advance(SECOND);

@@ -5,25 +5,23 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use tidegate_core::ManualClock;
-use tidegate_isolate::{CallStage, Event, Isolation, Key, RequestContext, RequestVariable};
+use tidegate_isolate::{CallStage, Event, Key, RequestContext, RequestVariable};
 use tidegate_loop::EventLoop;
 use tidegate_pool::Quiet;
 use tidegate_testkit::Gate;
 
-use crate::support::{SECOND, alone, builder, made, poll_once, pool_of};
+use crate::support::{SECOND, alone, builder, isolated, made, poll_once, pool_of, still_with};
 
 #[test]
 fn hooks_know_the_thread() {
     let stages = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&stages);
-    let isolation = Isolation::builder()
-        .hook(move |stage: CallStage, _: &Key| {
+    let isolation = isolated(|i| {
+        i.hook(move |stage: CallStage, _: &Key| {
             note.lock().unwrap().push(stage);
             Ok(())
         })
-        .build()
-        .unwrap();
+    });
     let command = made(
         builder("a").threads(pool_of(1, 1)).fallback(|_| Ok(0)),
         &isolation,
@@ -53,16 +51,15 @@ fn hooks_know_the_thread() {
 fn the_context_goes_along_and_the_thread_gets_its_own_back() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let carried = Arc::clone(&log);
-    let isolation = Isolation::builder()
-        .propagator(move || {
+    let isolation = isolated(|i| {
+        i.propagator(move || {
             let log = Arc::clone(&carried);
             move || {
                 log.lock().unwrap().push("installed");
                 move || log.lock().unwrap().push("restored")
             }
         })
-        .build()
-        .unwrap();
+    });
     let command = made(builder("a").threads(pool_of(1, 1)).no_timeout(), &isolation);
     let request = RequestContext::new();
     {
@@ -107,12 +104,7 @@ fn carry_known() -> impl FnOnce() -> Box<dyn FnOnce()> + Send {
 
 #[test]
 fn a_fallback_after_a_timeout_is_in_the_request_and_the_log_knows_the_call() {
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .propagator(carry_known)
-        .build()
-        .unwrap();
+    let (clock, isolation) = still_with(|i| i.propagator(carry_known));
     let user = Arc::new(RequestVariable::new(|| 0));
     let of_request = Arc::clone(&user);
     let command = made(

@@ -10,7 +10,7 @@ use tidegate_isolate::{
     Properties, RequestContext, RequestVariable,
 };
 
-use crate::support::{still, with_properties};
+use crate::support::{isolated, made, set_property, still, with_properties};
 
 type Batches = Arc<Mutex<Vec<Vec<u32>>>>;
 type Doubler = Collapser<u32, u32, &'static str>;
@@ -23,12 +23,8 @@ fn doubler(
     Batches,
     Doubler,
 ) {
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder().clock(&clock).build().unwrap();
-    let command = Command::builder("double")
-        .group("tests")
-        .build(&isolation)
-        .unwrap();
+    let (clock, isolation) = still();
+    let command = made(Command::builder("double").group("tests"), &isolation);
     let batches = Batches::default();
     let note = Arc::clone(&batches);
     let collapser = Collapser::new(&command, config, move |numbers: &[u32], _: &_| {
@@ -216,8 +212,7 @@ fn shards_hold_for_the_clones_too() {
 
 #[test]
 fn requests_of_a_stopped_isolation_end() {
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder().clock(&clock).build().unwrap();
+    let (_clock, isolation) = still();
     let command = Command::builder("a").group("tests");
     let command = command.build(&isolation).unwrap();
     let work = |_: &[u32], _: &_| -> Result<HashMap<u32, u32>, ()> { panic!("must not run") };
@@ -233,8 +228,7 @@ fn requests_of_a_stopped_isolation_end() {
 
 #[test]
 fn a_global_batch_is_in_no_request_and_that_of_a_request_in_its_own() {
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder().clock(&clock).build().unwrap();
+    let (_clock, isolation) = still();
     let user = Arc::new(RequestVariable::new(|| 0_u32));
     for (scope, expected) in [(CollapserScope::Global, 0), (CollapserScope::Request, 7)] {
         let of_request = Arc::clone(&user);
@@ -263,10 +257,8 @@ fn a_global_batch_is_in_no_request_and_that_of_a_request_in_its_own() {
 #[test]
 fn a_batch_of_nothing_is_refused() {
     let isolation = Isolation::builder().build().unwrap();
-    let command: Command<HashMap<u32, u32>, ()> = Command::builder("a")
-        .group("tests")
-        .build(&isolation)
-        .unwrap();
+    let command: Command<HashMap<u32, u32>, ()> =
+        made(Command::builder("a").group("tests"), &isolation);
     let config = CollapserConfig {
         max_batch: 0,
         ..global()
@@ -283,15 +275,8 @@ fn the_settings_of_a_collapser_are_live_properties() {
     let set = |name: &str, value: &str| properties.set(&format!("hystrix.collapser.{name}"), value);
     set("default.timerDelayInMilliseconds", "20").unwrap();
     set("default.maxRequestsInBatch", "9").unwrap();
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .properties(properties.clone())
-        .build()
-        .unwrap();
-    let command = Command::builder("double")
-        .group("tests")
-        .build(&isolation)
-        .unwrap();
+    let isolation = isolated(|i| i.clock(&clock).properties(properties.clone()));
+    let command = made(Command::builder("double").group("tests"), &isolation);
     let config = CollapserConfig {
         max_batch: 3,
         ..global()
@@ -369,9 +354,11 @@ fn a_collapser_explains_its_refusals() {
         assert_eq!(error.reason(), reason, "{name} = {value}");
     }
     assert_eq!(*collapser.config(), CollapserConfig::default());
-    properties
-        .set("hystrix.collapser.names.maxRequestsInBatch", "2147483647")
-        .unwrap();
+    set_property(
+        &properties,
+        "hystrix.collapser.names.maxRequestsInBatch",
+        "2147483647",
+    );
     assert_eq!(collapser.config().max_batch, 2_147_483_647, "as in Hystrix");
 }
 

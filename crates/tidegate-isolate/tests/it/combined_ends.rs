@@ -14,7 +14,7 @@ use tidegate_pool::{HandedBack, WorkerPool};
 use tidegate_testkit::{Counter, DropCount, Rng, until};
 
 use crate::concurrency::Plain;
-use crate::support::{Answer, Numbers, SECOND, builder, made, pool_of, with_handle};
+use crate::support::{Answer, Numbers, SECOND, builder, isolated, made, pool_of, with_handle};
 
 const CALLERS: usize = 3;
 const CALLS: usize = 40;
@@ -230,12 +230,12 @@ fn round(seed: u64, end: End, parts: Parts) {
     let (clock, live) = (ManualClock::new(), Properties::new());
     let lender = WorkerPool::builder("lender").max(4).build().unwrap();
     let lends = lender.clone();
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .properties(live.clone())
-        .on_unhandled(|_, _| ())
-        .concurrency_strategy(move |_| strategy(parts, &lends));
-    let isolation = isolation.build().unwrap();
+    let isolation = isolated(|i| {
+        i.clock(&clock)
+            .properties(live.clone())
+            .on_unhandled(|_, _| ())
+            .concurrency_strategy(move |_| strategy(parts, &lends))
+    });
     let command = made(
         builder("a")
             .threads(pool_of(2, 6))

@@ -12,7 +12,9 @@ use tidegate_isolate::{
     Cause, CommandError, Event, Hedge, RateConfig, RateLimit, RequestContext, Retry, RetryBudget,
 };
 
-use crate::support::{Numbers, SECOND, alone, builder, counted, events, made, poll_once, still};
+use crate::support::{
+    Numbers, SECOND, alone, builder, counted, events, failed, made, poll_once, still,
+};
 
 type Call = tidegate_isolate::Call<u32, &'static str>;
 type Answer = Result<u32, CommandError<&'static str>>;
@@ -261,20 +263,18 @@ fn a_wrapped_future_that_is_dropped_ends_its_attempt_and_notifies_sharers() {
     assert_eq!(command.snapshot().active, 1, "they share a run");
     drop(first);
     assert_eq!(command.snapshot().active, 0);
-    let Poll::Ready(Err(error)) = poll_once(second.as_mut()) else {
-        panic!("it must not run any more");
-    };
+    let error = failed(poll_once(second.as_mut()), "it must not run any more");
     assert!(error.is_cancelled());
 }
 
 #[test]
 fn a_queued_call_is_an_attempt_and_its_error_is_the_calls() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback(|why| {
-        assert!(why.is_failed());
-        Ok(4)
+    let (_clock, _isolation, command) = alone(|c| {
+        c.fallback(|why| {
+            assert!(why.is_failed());
+            Ok(4)
+        })
     });
-    let command = command.build(&isolation).unwrap();
     let retry = rich(2);
     let mut answer = pin!(retry.run_async(command.call(), |call: Call| call.queue(|_| Err("no"))));
     assert_eq!(poll_once(answer.as_mut()), Poll::Ready(Ok(4)));

@@ -10,7 +10,8 @@ use tidegate_isolate::{
 };
 
 use crate::support::{
-    Numbers, SECOND, alone, builder, made, pool, pool_of, still, tunable, with_properties,
+    Numbers, SECOND, alone, builder, isolated, made, pool, pool_of, set, set_property, still,
+    tunable, with_properties,
 };
 
 #[test]
@@ -21,13 +22,13 @@ fn a_property_acts_at_once_without_a_call() {
         builder("b").build(&isolation).unwrap(),
     );
     let limit = "execution.isolation.semaphore.maxConcurrentRequests";
-    properties
-        .set(&format!("hystrix.command.a.{limit}"), "3")
-        .unwrap();
+    set_property(&properties, &format!("hystrix.command.a.{limit}"), "3");
     assert_eq!((a.snapshot().limit, b.snapshot().limit), (3, 10));
-    properties
-        .set(&format!("hystrix.command.default.{limit}"), "4")
-        .unwrap();
+    set_property(
+        &properties,
+        &format!("hystrix.command.default.{limit}"),
+        "4",
+    );
     assert_eq!((a.snapshot().limit, b.snapshot().limit), (3, 4));
     properties
         .remove(&format!("hystrix.command.a.{limit}"))
@@ -88,8 +89,7 @@ impl File {
 #[test]
 fn a_value_that_stays_wrong_keeps_nothing_else_from_changing() {
     let file = File::default();
-    let isolation = Isolation::builder().properties(file.clone());
-    let isolation = isolation.build().unwrap();
+    let isolation = isolated(|i| i.properties(file.clone()));
     let command = made(builder("a").threads(pool_of(2, 0)), &isolation);
     let core = "hystrix.threadpool.a.coreSize";
     file.say(core, "8").unwrap();
@@ -196,9 +196,7 @@ fn the_strategy_is_live() {
     properties.set(name, "THREAD").unwrap();
     assert_ne!(thread(), here);
     assert_eq!(isolation.pool_count(), 1);
-    properties
-        .set("hystrix.threadpool.a.coreSize", "3")
-        .unwrap();
+    set_property(&properties, "hystrix.threadpool.a.coreSize", "3");
     assert_eq!(command.snapshot().limit, 3);
     properties.remove(name).unwrap();
     assert_eq!(thread(), here);
@@ -206,9 +204,7 @@ fn the_strategy_is_live() {
         (command.snapshot().limit, command.snapshot().active),
         (10, 0)
     );
-    command
-        .configure(|c| c.bulkhead = Bulkhead::Threads)
-        .unwrap();
+    set(&command, |c| c.bulkhead = Bulkhead::Threads);
     assert_ne!(thread(), here);
 }
 
@@ -351,9 +347,7 @@ fn changes_to_a_shared_pool_do_not_overwrite_each_other() {
         [(5, 3)],
         "nor does any other change"
     );
-    properties
-        .set("hystrix.threadpool.shared.maxQueueSize", "7")
-        .unwrap();
+    set_property(&properties, "hystrix.threadpool.shared.maxQueueSize", "7");
     assert_eq!(notified(&isolation, &commands), [(5, 7)]);
     properties
         .remove("hystrix.threadpool.shared.maxQueueSize")
@@ -406,8 +400,7 @@ fn changes_at_the_same_time_both_stay() {
 #[test]
 fn a_source_that_moves_a_command_to_another_pool_keeps_nothing_else_from_changing() {
     let file = File::default();
-    let isolation = Isolation::builder().properties(file.clone());
-    let isolation = isolation.build().unwrap();
+    let isolation = isolated(|i| i.properties(file.clone()));
     let command = made(builder("a").threads(pool_of(2, 0)), &isolation);
     let error = file.say("hystrix.command.a.threadPoolKeyOverride", "other");
     let error = error.unwrap_err();
@@ -428,8 +421,7 @@ fn a_source_that_moves_a_command_to_another_pool_keeps_nothing_else_from_changin
 #[test]
 fn a_command_that_refuses_does_not_keep_others_from_hearing() {
     let file = File::default();
-    let isolation = Isolation::builder().properties(file.clone());
-    let isolation = isolation.build().unwrap();
+    let isolation = isolated(|i| i.properties(file.clone()));
     let commands: Vec<_> = ["a", "b", "c", "d", "e", "f"]
         .map(|key| {
             let command = builder(key).threads(pool_of(2, 0));

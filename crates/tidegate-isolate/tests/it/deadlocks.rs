@@ -5,10 +5,12 @@ use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate_isolate::{Cause, Event, Isolation, PermitConfig, Rejection, RequestContext};
+use tidegate_isolate::{Cause, Event, Isolation, Rejection, RequestContext};
 use tidegate_testkit::{Counter, Gate, until};
 
-use crate::support::{Numbers, alone, builder, counted, made, poll_once, pool_of, still};
+use crate::support::{
+    Numbers, alone, builder, counted, isolated, made, poll_once, pool_of, still, waiting,
+};
 
 const DEADLOCK: Cause<&'static str> = Cause::Rejected(Rejection::Deadlock);
 
@@ -193,11 +195,9 @@ fn a_queued_copy_cannot_be_waited_for_inside_its_own_run() {
 
 /// A command with this many permits, whose callers wait for an hour.
 fn patient(isolation: &Isolation, key: &str, limit: usize) -> Numbers {
-    let permits = PermitConfig {
-        max_wait: Duration::from_secs(3600),
-        ..PermitConfig::from(limit)
-    };
-    let command = builder(key).permits(permits).no_timeout();
+    let command = builder(key)
+        .permits(waiting(limit, Duration::from_secs(3600)))
+        .no_timeout();
     command.build(isolation).unwrap()
 }
 
@@ -275,8 +275,7 @@ fn a_call_on_threads_does_not_wait_for_the_end_of_the_isolation() {
 fn the_timer_ends_with_the_isolation_although_its_shutdown_has_no_timeout() {
     let held_by_timer = Arc::new(());
     let (mine, watch) = (Arc::clone(&held_by_timer), Arc::downgrade(&held_by_timer));
-    let isolation = Isolation::builder().on_unhandled(move |_, _| drop(Arc::clone(&mine)));
-    let isolation = isolation.build().unwrap();
+    let isolation = isolated(|i| i.on_unhandled(move |_, _| drop(Arc::clone(&mine))));
     let command = builder("a").threads(pool_of(1, 1)).build(&isolation);
     assert_eq!(command.unwrap().run(|_| Ok(1)), Ok(1));
     let report = isolation.shutdown(Duration::MAX).wait().unwrap();

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::thread;
 
 use tidegate_core::Dump;
-use tidegate_isolate::{BreakerConfig, BreakerMode, Command, Isolation};
+use tidegate_isolate::{BreakerConfig, BreakerMode, Isolation};
 use tidegate_testkit::{Counter, Gate, Log, explode, rounds, until};
 
-use super::support::{Numbers, SECOND, builder, hold, pool_of, still, while_inside};
+use super::support::{
+    Numbers, SECOND, builder, hold, isolated, made, pool_of, set, still, while_inside,
+};
 
 fn count(dump: &Dump, key: &str) -> u64 {
     let value = dump.get(key).unwrap_or_else(|| panic!("{key} in {dump}"));
@@ -143,9 +145,7 @@ fn a_dump_shows_the_breaker_without_judging_it() {
         text(&command(&isolation.dump(), "broken"), "breaker"),
         "open"
     );
-    broken
-        .configure(|c| c.breaker.mode = BreakerMode::ForcedClosed)
-        .unwrap();
+    set(&broken, |c| c.breaker.mode = BreakerMode::ForcedClosed);
     let shown = command(&isolation.dump(), "broken");
     assert_eq!(text(&shown, "breaker"), "forced closed");
 }
@@ -154,11 +154,11 @@ fn a_dump_shows_the_breaker_without_judging_it() {
 fn a_dump_calls_no_listener() {
     let called = Counter::new();
     let (clock, hear) = (tidegate_core::ManualClock::new(), called.clone());
-    let isolation = Isolation::builder().clock(&clock);
-    let isolation = isolation.on_transition(move |_| {
-        hear.hit();
+    let isolation = isolated(|i| {
+        i.clock(&clock).on_transition(move |_| {
+            hear.hit();
+        })
     });
-    let isolation = isolation.build().unwrap();
     let config = BreakerConfig {
         min_calls: 1,
         ..BreakerConfig::default()
@@ -202,10 +202,7 @@ fn the_work_of_a_call_and_a_plug_in_can_dump() {
 #[test]
 fn a_dump_after_the_shutdown_shows_the_end() {
     let (_clock, isolation) = still();
-    let prices: Numbers = builder("prices")
-        .threads(pool_of(1, 1))
-        .build(&isolation)
-        .unwrap();
+    let prices = made(builder("prices").threads(pool_of(1, 1)), &isolation);
     prices.run(|_| Ok(1)).unwrap();
     isolation.shutdown(SECOND).wait().unwrap();
     let dump = isolation.dump();
@@ -233,14 +230,8 @@ fn the_size_of_a_dump_does_not_grow_with_the_number_of_keys() {
 /// the snapshots.
 #[test]
 fn dumps_under_load_are_whole_and_the_last_agrees_with_the_snapshots() {
-    let isolation = Isolation::builder()
-        .on_unhandled(|_, _| ())
-        .build()
-        .unwrap();
-    let threads: Numbers = builder("threads")
-        .threads(pool_of(2, 8))
-        .build(&isolation)
-        .unwrap();
+    let isolation = isolated(|i| i.on_unhandled(|_, _| ()));
+    let threads = made(builder("threads").threads(pool_of(2, 8)), &isolation);
     let permits: Numbers = builder("permits").permits(10).build(&isolation).unwrap();
     let rounds = rounds(200);
     thread::scope(|scope| {
@@ -259,10 +250,7 @@ fn dumps_under_load_are_whole_and_the_last_agrees_with_the_snapshots() {
         scope.spawn(|| {
             for round in 0..rounds {
                 let key = format!("short-lived-{}", round % 4);
-                let one: Command<u32, &'static str> = builder(&key)
-                    .threads(pool_of(1, 1))
-                    .build(&isolation)
-                    .unwrap();
+                let one = made(builder(&key).threads(pool_of(1, 1)), &isolation);
                 let _ = one.run(|_| Ok(1));
                 isolation.remove(&key);
             }

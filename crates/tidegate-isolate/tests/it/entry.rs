@@ -7,21 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    BreakerConfig, BreakerMode, BreakerWindow, CallStage, Cause, CommandSnapshot, Criticality,
-    Entry, Event, Isolation, Key, Partitions, PermitConfig, Rejection, RequestContext, Verdict,
+    BreakerMode, CallStage, Cause, CommandSnapshot, Criticality, Entry, Event, Isolation, Key,
+    Partitions, PermitConfig, Rejection, RequestContext, Verdict,
 };
 use tidegate_testkit::{Gate, model, until};
 
-use crate::support::{Numbers, SECOND, alone, builder, counted, events, poll_once, pool_of, still};
-
-/// A breaker that opens with the first failure, for five seconds.
-fn touchy() -> BreakerConfig {
-    BreakerConfig {
-        window: BreakerWindow::Count(5),
-        min_calls: 1,
-        ..BreakerConfig::default()
-    }
-}
+use crate::support::{
+    Numbers, SECOND, alone, builder, counted, events, isolated, poll_once, pool_of, touchy, waiting,
+};
 
 /// The counts of the breaker and the latencies: failures, calls, latencies.
 fn received(snapshot: &CommandSnapshot) -> (u64, u64, u64) {
@@ -177,24 +170,17 @@ fn the_permit_of_a_caller_that_leaves_is_free_when_its_hooks_run() {
 }
 
 #[test]
-fn a_probe_whose_caller_leaves_late_has_timed_out() {
-    let (clock, _isolation, command) = alone(|c| c.breaker(touchy()).timeout(SECOND));
-    let late = probe(&command, &clock);
-    clock.advance(SECOND);
-    late.abandon();
-    assert!(command.admit().unwrap_err().is_short_circuited());
-    assert_eq!(command.snapshot().totals[Event::Timeout], 1);
-    assert_eq!(command.snapshot().active, 0);
-}
-
-#[test]
 fn a_probe_that_times_out_opens_the_breaker_again() {
-    let (clock, _isolation, command) = alone(|c| c.breaker(touchy()).timeout(SECOND));
-    let late = probe(&command, &clock);
-    clock.advance(SECOND);
-    assert!(!late.verdict(true));
-    assert!(command.admit().unwrap_err().is_short_circuited());
-    assert_eq!(command.snapshot().totals[Event::Timeout], 1);
+    let ends: [fn(Entry); 2] = [Entry::abandon, |late| assert!(!late.verdict(true))];
+    for end in ends {
+        let (clock, _isolation, command) = alone(|c| c.breaker(touchy()).timeout(SECOND));
+        let late = probe(&command, &clock);
+        clock.advance(SECOND);
+        end(late);
+        assert!(command.admit().unwrap_err().is_short_circuited());
+        assert_eq!(command.snapshot().totals[Event::Timeout], 1);
+        assert_eq!(command.snapshot().active, 0);
+    }
 }
 
 #[test]
@@ -216,16 +202,6 @@ fn a_verdict_after_the_deadline_is_a_timeout() {
     drop(entry);
     assert_eq!(counted(&command), [(Event::Timeout, 2)]);
     drop(command.admit().unwrap());
-    assert_eq!(command.snapshot().active, 0);
-}
-
-#[test]
-fn an_entry_that_was_late_and_is_dropped_counts_as_timed_out() {
-    let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
-    let entry = command.admit().unwrap();
-    clock.advance(SECOND);
-    drop(entry);
-    assert_eq!(counted(&command), [(Event::Timeout, 1)]);
     assert_eq!(command.snapshot().active, 0);
 }
 
@@ -284,11 +260,7 @@ fn without_interrupts_the_token_stays() {
 
 #[test]
 fn a_lowered_limit_waits_for_entries_and_a_raised_one_serves_waiters() {
-    let permits = PermitConfig {
-        max_wait: SECOND,
-        ..PermitConfig::from(2)
-    };
-    let (_clock, _isolation, command) = alone(|c| c.permits(permits));
+    let (_clock, _isolation, command) = alone(|c| c.permits(waiting(2, SECOND)));
     let [first, second] = [(); 2].map(|()| command.admit().unwrap());
     command.configure(|c| c.permits.limit = 1).unwrap();
     drop(first);
@@ -308,11 +280,7 @@ fn a_lowered_limit_waits_for_entries_and_a_raised_one_serves_waiters() {
 
 #[test]
 fn a_dropped_entry_serves_the_next_waiter() {
-    let permits = PermitConfig {
-        max_wait: SECOND,
-        ..PermitConfig::from(1)
-    };
-    let (clock, _isolation, command) = alone(|c| c.permits(permits).no_timeout());
+    let (clock, _isolation, command) = alone(|c| c.permits(waiting(1, SECOND)).no_timeout());
     for verdict in [Some(true), None] {
         let entry = command.admit().unwrap();
         std::thread::scope(|scope| {
@@ -362,12 +330,11 @@ fn an_entry_moves_to_another_thread() {
 #[test]
 fn admission_never_waits_and_runs_no_fallback() {
     let permits = PermitConfig {
-        max_wait: SECOND,
         partitions: Partitions {
             critical: 0.5,
             ..Partitions::default()
         },
-        ..PermitConfig::from(2)
+        ..waiting(2, SECOND)
     };
     let (_clock, _isolation, command) = alone(|c| {
         c.permits(permits)
@@ -386,9 +353,8 @@ fn admission_never_waits_and_runs_no_fallback() {
 
 #[test]
 fn threads_refuse_an_entry() {
-    let (_clock, isolation) = still();
-    let command = builder("a").threads(pool_of(1, 1)).build(&isolation);
-    let error = command.unwrap().admit().unwrap_err();
+    let (_clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 1)));
+    let error = command.admit().unwrap_err();
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
 }
 
@@ -405,18 +371,17 @@ type Log = Arc<Mutex<Vec<Seen>>>;
 fn watched(refuses: Option<CallStage>) -> (Log, tidegate_core::ManualClock, Isolation) {
     let (log, clock) = (Log::default(), tidegate_core::ManualClock::new());
     let [stages, events] = [(); 2].map(|()| Arc::clone(&log));
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .hook(move |stage: CallStage, _: &Key| {
-            stages.lock().unwrap().push(Seen::CallStage(stage));
-            match Some(stage) == refuses {
-                true => Err("not today".to_owned()),
-                false => Ok(()),
-            }
-        })
-        .on_event(move |_, event| events.lock().unwrap().push(Seen::Event(event)))
-        .build()
-        .unwrap();
+    let isolation = isolated(|i| {
+        i.clock(&clock)
+            .hook(move |stage: CallStage, _: &Key| {
+                stages.lock().unwrap().push(Seen::CallStage(stage));
+                match Some(stage) == refuses {
+                    true => Err("not today".to_owned()),
+                    false => Ok(()),
+                }
+            })
+            .on_event(move |_, event| events.lock().unwrap().push(Seen::Event(event)))
+    });
     (log, clock, isolation)
 }
 
@@ -490,11 +455,8 @@ fn hooks_listeners_observers_and_the_log_record_an_entry() {
 #[test]
 fn hooks_listeners_and_the_log_record_a_refused_entry() {
     let (log, _clock, isolation) = watched(None);
-    let breaker = BreakerConfig {
-        mode: BreakerMode::ForcedOpen,
-        ..BreakerConfig::default()
-    };
-    let command = builder("a").breaker(breaker).build(&isolation).unwrap();
+    let open = builder("a").configure(|c| c.breaker.mode = BreakerMode::ForcedOpen);
+    let command = open.build(&isolation).unwrap();
     let request = RequestContext::new();
     let entered = request.enter();
     let error = command.admit().unwrap_err();

@@ -4,7 +4,7 @@ use std::task::{Context, Waker};
 
 use tidegate_core::Parker;
 use tidegate_isolate::internal::{CallTerms, UntypedCommand};
-use tidegate_isolate::{Cause, CommandError, Event, Rejection, RequestContext, Verdict};
+use tidegate_isolate::{Cause, CommandError, Entry, Event, Rejection, RequestContext, Verdict};
 
 use crate::support::{Numbers, SECOND, alone, counted, events};
 
@@ -77,11 +77,10 @@ fn the_timer_wakes_a_future_that_holds_an_entry() {
     let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let mut entry = command.admit().unwrap();
     let parker = Parker::new();
-    let waker = Waker::from(&parker);
-    let mut context = Context::from_waker(&waker);
-    assert!(entry.poll_expired(&mut context).is_pending() && !entry.is_expired());
+    waits(&mut entry, &parker);
     clock.advance(SECOND);
     assert!(parker.park(None), "the timer has woken it");
+    let mut context = Context::from_waker(Waker::noop());
     assert!(entry.poll_expired(&mut context).is_ready() && entry.is_expired());
     assert_eq!(command.snapshot().active, 1, "the holder ends the call");
     let error = entry.fail(Cause::Failed("down"));
@@ -94,12 +93,7 @@ fn a_stop_wakes_a_future_that_holds_an_entry_without_a_timeout() {
     let (_clock, isolation, command) = alone(|c| c.no_timeout());
     let mut entry = command.admit().unwrap();
     let parker = Parker::new();
-    let waker = Waker::from(&parker);
-    assert!(
-        entry
-            .poll_expired(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    waits(&mut entry, &parker);
     isolation.shutdown_now();
     assert!(parker.park(None), "the stop has woken it");
     assert!(Ended::unwrap_err(entry.end(true)).is_cancelled());
@@ -109,29 +103,25 @@ fn a_stop_wakes_a_future_that_holds_an_entry_without_a_timeout() {
 fn an_entry_that_has_ended_wakes_nobody() {
     let (clock, _isolation, command) = alone(|c| c.timeout(SECOND));
     let parker = Parker::new();
-    let waker = Waker::from(&parker);
     let mut first = command.admit().unwrap();
-    assert!(
-        first
-            .poll_expired(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    waits(&mut first, &parker);
     assert_eq!(Ended::Ok(()), first.end(true));
     // The next call uses the same slot of the timer. Its timeout concerns only itself.
     let mut second = command.admit().unwrap();
     let other = Parker::new();
-    let waker = Waker::from(&other);
-    assert!(
-        second
-            .poll_expired(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    waits(&mut second, &other);
     clock.advance(SECOND);
     assert!(other.park(None));
     assert!(
         !parker.park(Some(std::time::Duration::ZERO)),
         "it was not woken"
     );
+}
+
+/// Lets a future that holds the entry wait for its time.
+fn waits(entry: &mut Entry, parker: &Parker) {
+    let polled = entry.poll_expired(&mut Context::from_waker(&Waker::from(parker)));
+    assert!(polled.is_pending() && !entry.is_expired());
 }
 
 /// Returns a handle without types.

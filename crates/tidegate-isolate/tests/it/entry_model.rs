@@ -13,7 +13,7 @@ use tidegate_isolate::{
 use tidegate_testkit::{Rng, model, short_or_long, until};
 
 use crate::steps::Steps;
-use crate::support::{Numbers, builder};
+use crate::support::{Numbers, builder, still};
 
 const VERDICTS: [(Verdict, Event); 3] = [
     (Verdict::Success, Event::Success),
@@ -92,8 +92,7 @@ struct Handlers {
 
 impl Handlers {
     fn new(rng: &mut Rng) -> Self {
-        let clock = ManualClock::new();
-        let isolation = Isolation::builder().clock(&clock).build().unwrap();
+        let (clock, isolation) = still();
         let limit = 1 + rng.index(4);
         let permits = PermitConfig {
             max_wait: Duration::from_millis(rng.below(400)),

@@ -3,15 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    BreakerConfig, BreakerState, BreakerWindow, Cause, CommandError, Criticality, Entry, Event,
-    Isolation, Partitions, PendingEntry, PermitConfig, QueueDiscipline, Rejection, RequestContext,
+    BreakerState, Cause, CommandError, Criticality, Entry, Event, Isolation, Partitions,
+    PendingEntry, PermitConfig, QueueDiscipline, Rejection, RequestContext,
 };
 use tidegate_loop::{EventLoop, Quiet};
 use tidegate_testkit::{Counter, DropCount, until};
 
 use crate::steps::Steps;
-use crate::support::{Numbers, SECOND, alone, builder, counted, made, pool_of, still};
+use crate::support::{
+    Builder, Numbers, SECOND, alone, builder, counted, isolated, made, pool_of, still, touchy,
+    waiting,
+};
 
 type Admitted = Result<Entry, CommandError<&'static str>>;
 
@@ -45,17 +49,15 @@ impl Received {
     }
 }
 
-fn waiting(limit: usize) -> PermitConfig {
-    PermitConfig {
-        max_wait: SECOND,
-        ..PermitConfig::from(limit)
-    }
+/// One permit, for which calls may wait for a second.
+fn one_permit(command: Builder) -> Builder {
+    command.permits(waiting(1, SECOND)).timeout(SECOND * 9)
 }
 
-/// Returns a command with one permit, whose calls may wait for a second.
-fn narrow(isolation: &Isolation) -> Numbers {
-    let command = builder("a").permits(waiting(1)).timeout(SECOND * 9);
-    command.build(isolation).unwrap()
+/// Returns a command with one permit, an executor, and what its closures receive.
+fn narrow() -> (ManualClock, Isolation, Numbers, Arc<Steps>, Received) {
+    let (clock, isolation, command) = alone(one_permit);
+    (clock, isolation, command, Steps::new(), Received::default())
 }
 
 /// Makes a call that waits.
@@ -67,8 +69,7 @@ fn wait(command: &Numbers, home: &Arc<Steps>, received: &Received, number: u32) 
 
 #[test]
 fn a_free_permit_is_received_at_once_on_the_executor_and_later_from_elsewhere() {
-    let (_clock, isolation) = still();
-    let (command, home, received) = (narrow(&isolation), Steps::new(), Received::default());
+    let (_clock, _isolation, command, home, received) = narrow();
     let executor = home.home();
     let pending = home.enter(|| command.admit_or_wait(&executor, received.closure(1)));
     assert!(!pending.is_pending());
@@ -85,8 +86,7 @@ fn a_free_permit_is_received_at_once_on_the_executor_and_later_from_elsewhere() 
 
 #[test]
 fn a_permit_that_becomes_free_goes_to_the_call_that_waits() {
-    let (clock, isolation) = still();
-    let (command, home, received) = (narrow(&isolation), Steps::new(), Received::default());
+    let (clock, _isolation, command, home, received) = narrow();
     let first = command.admit().unwrap();
     let pending = wait(&command, &home, &received, 1);
     assert_eq!((command.snapshot().waiting, home.received()), (1, 0));
@@ -127,7 +127,7 @@ fn calls_that_wait_are_served_in_the_order_of_the_queue() {
     for (key, (discipline, order)) in disciplines.into_iter().enumerate() {
         let permits = PermitConfig {
             discipline,
-            ..waiting(1)
+            ..waiting(1, SECOND)
         };
         let command = made(builder(&key.to_string()).permits(permits), &isolation);
         let first = command.admit().unwrap();
@@ -150,7 +150,7 @@ fn a_critical_call_waits_for_permits_that_are_reserved_for_it() {
             critical: 0.5,
             ..Partitions::default()
         },
-        ..waiting(2)
+        ..waiting(2, SECOND)
     };
     let (_clock, _isolation, command) = alone(|c| c.permits(permits));
     let critical = |received: &Received| {
@@ -175,7 +175,7 @@ fn a_call_that_leaves_frees_its_place_at_once() {
     let (home, received) = (Steps::new(), Received::default());
     let permits = PermitConfig {
         max_waiting: 1,
-        ..waiting(1)
+        ..waiting(1, SECOND)
     };
     let (_clock, _isolation, command) = alone(|c| c.permits(permits));
     let first = command.admit().unwrap();
@@ -200,8 +200,7 @@ fn a_call_that_leaves_frees_its_place_at_once() {
 
 #[test]
 fn a_call_that_leaves_gives_a_permit_on_its_way_to_the_next_one() {
-    let (_clock, isolation) = still();
-    let (command, home, received) = (narrow(&isolation), Steps::new(), Received::default());
+    let (_clock, _isolation, command, home, received) = narrow();
     let first = command.admit().unwrap();
     let [leaves, stays] = [1, 2].map(|number| wait(&command, &home, &received, number));
     drop(first);
@@ -222,8 +221,7 @@ fn a_call_that_leaves_gives_a_permit_on_its_way_to_the_next_one() {
 
 #[test]
 fn a_call_that_leaves_after_its_admission_drops_the_entry() {
-    let (_clock, isolation) = still();
-    let (command, home, received) = (narrow(&isolation), Steps::new(), Received::default());
+    let (_clock, _isolation, command, home, received) = narrow();
     let pending = wait(&command, &home, &received, 1);
     assert_eq!(command.snapshot().active, 1);
     drop(pending);
@@ -235,8 +233,7 @@ fn a_call_that_leaves_after_its_admission_drops_the_entry() {
 
 #[test]
 fn a_detached_call_waits_without_a_handle() {
-    let (_clock, isolation) = still();
-    let (command, home, received) = (narrow(&isolation), Steps::new(), Received::default());
+    let (_clock, _isolation, command, home, received) = narrow();
     let first = command.admit().unwrap();
     wait(&command, &home, &received, 1).detach();
     drop(first);
@@ -245,8 +242,7 @@ fn a_detached_call_waits_without_a_handle() {
 
 #[test]
 fn an_executor_that_has_ended_gives_the_permit_to_the_next_call() {
-    let (_clock, isolation) = still();
-    let (command, received) = (narrow(&isolation), Received::default());
+    let (_clock, _isolation, command, _, received) = narrow();
     let [ended, ends, lives] = [(); 3].map(|()| Steps::new());
     let first = command.admit().unwrap();
     let drops = Counter::new();
@@ -271,8 +267,7 @@ fn an_executor_that_has_ended_gives_the_permit_to_the_next_call() {
 
 #[test]
 fn a_call_on_an_executor_that_has_ended_gives_its_permit_back() {
-    let (_clock, isolation) = still();
-    let (command, home, received) = (narrow(&isolation), Steps::new(), Received::default());
+    let (_clock, _isolation, command, home, received) = narrow();
     home.close();
     let pending = command.admit_or_wait(&home.home(), received.closure(1));
     assert!(!pending.is_pending());
@@ -285,8 +280,7 @@ fn a_call_on_an_executor_that_has_ended_gives_its_permit_back() {
 
 #[test]
 fn a_wait_ends_at_its_time() {
-    let (clock, isolation) = still();
-    let (command, home, received) = (narrow(&isolation), Steps::new(), Received::default());
+    let (clock, _isolation, command, home, received) = narrow();
     let short = command.call().timeout(SECOND / 2);
     let first = command.admit().unwrap();
     let by_deadline = short.admit_or_wait(&home.home(), received.closure(1));
@@ -308,8 +302,7 @@ fn a_wait_ends_at_its_time() {
 
 #[test]
 fn an_executor_that_is_busy_until_the_deadline_gives_the_permit_back() {
-    let (clock, isolation) = still();
-    let (command, home, received) = (narrow(&isolation), Steps::new(), Received::default());
+    let (clock, _isolation, command, home, received) = narrow();
     let first = command.admit().unwrap();
     let call = command.call().timeout(SECOND / 2);
     let pending = call.admit_or_wait(&home.home(), received.closure(1));
@@ -328,12 +321,7 @@ fn what_denies_a_call_is_received_too() {
     let (home, received) = (Steps::new(), Received::default());
     let threads = builder("threads").threads(pool_of(1, 1)).build(&isolation);
     let no_wait = builder("no wait").permits(1).build(&isolation).unwrap();
-    let touchy = BreakerConfig {
-        window: BreakerWindow::Count(5),
-        min_calls: 1,
-        ..BreakerConfig::default()
-    };
-    let open = builder("open").breaker(touchy).build(&isolation).unwrap();
+    let open = builder("open").breaker(touchy()).build(&isolation).unwrap();
     assert!(open.admit().unwrap().verdict(false));
     let held = no_wait.admit().unwrap();
     let cause_of = |command: &Numbers| {
@@ -354,13 +342,8 @@ fn what_denies_a_call_is_received_too() {
 #[test]
 fn a_probe_that_leaves_the_queue_opens_the_breaker_again_unless_it_is_abandoned() {
     let (home, received) = (Steps::new(), Received::default());
-    let touchy = BreakerConfig {
-        window: BreakerWindow::Count(5),
-        min_calls: 1,
-        ..BreakerConfig::default()
-    };
     let (clock, _isolation, command) =
-        alone(|c| c.permits(waiting(2)).breaker(touchy).no_timeout());
+        alone(|c| c.permits(waiting(2, SECOND)).breaker(touchy()).no_timeout());
     let [fails, holds] = [(); 2].map(|()| command.admit().unwrap());
     command.configure(|c| c.permits.limit = 1).unwrap();
     assert!(fails.verdict(false));
@@ -379,8 +362,7 @@ fn a_probe_that_leaves_the_queue_opens_the_breaker_again_unless_it_is_abandoned(
 
 #[test]
 fn a_stop_ends_all_waits() {
-    let (_clock, isolation) = still();
-    let (command, home, received) = (narrow(&isolation), Steps::new(), Received::default());
+    let (_clock, isolation, command, home, received) = narrow();
     let first = command.admit().unwrap();
     let pending = wait(&command, &home, &received, 1);
     isolation.shutdown_now();
@@ -396,8 +378,7 @@ fn a_stop_ends_all_waits() {
 
 #[test]
 fn the_closure_runs_in_the_request_of_the_call() {
-    let (_clock, isolation) = still();
-    let (command, home) = (narrow(&isolation), Steps::new());
+    let (_clock, _isolation, command, home, _) = narrow();
     let request = RequestContext::new();
     let seen = Arc::new(Mutex::new(None));
     let first = command.admit().unwrap();
@@ -418,11 +399,12 @@ fn the_closure_runs_in_the_request_of_the_call() {
 fn a_closure_that_panics_is_reported_and_gives_its_permit_back() {
     let reports = Counter::new();
     let hook = reports.clone();
-    let isolation = Isolation::builder().on_unhandled(move |_, _| {
-        hook.hit();
+    let isolation = isolated(|i| {
+        i.on_unhandled(move |_, _| {
+            hook.hit();
+        })
     });
-    let isolation = isolation.build().unwrap();
-    let (command, home) = (narrow(&isolation), Steps::new());
+    let (command, home) = (made(one_permit(builder("a")), &isolation), Steps::new());
     for on_home in [true, false] {
         let call = || command.admit_or_wait(&home.home(), |_entry| panic!("on purpose"));
         let pending = if on_home { home.enter(call) } else { call() };

@@ -5,7 +5,7 @@ use std::future::{Future, pending, poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tidegate_core::{Blocking, ManualClock, Parker};
@@ -16,7 +16,8 @@ use tidegate_isolate::{
 use tidegate_testkit::{Gate, block_on};
 
 use crate::support::{
-    Numbers, SECOND, alone, builder, counted, hold, poll_once, pool_of, still, tunable,
+    Numbers, SECOND, alone, builder, counted, failed, hold, isolated, poll_by, poll_once, pool_of,
+    still, tunable,
 };
 
 type Failed = CommandError<&'static str>;
@@ -64,12 +65,12 @@ fn check_timed_out(command: &Numbers, error: &Failed, after: Duration) {
 
 #[test]
 fn an_async_fallback_returns_a_value() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback_async(|why| {
-        assert_eq!(why.cause(), &Cause::Failed("no"));
-        later(3)
+    let (_clock, _isolation, command) = alone(|c| {
+        c.fallback_async(|why| {
+            assert_eq!(why.cause(), &Cause::Failed("no"));
+            later(3)
+        })
     });
-    let command = command.build(&isolation).unwrap();
     assert_eq!(command.run(|_| Err("no")), Ok(3));
     assert_eq!(command.run_in_place(|_| Err("no")), Ok(3));
     assert_eq!(command.queue(|_| Err("no")).wait().unwrap(), 3);
@@ -111,12 +112,12 @@ fn an_async_fallback_returns_a_value_on_threads() {
 
 #[test]
 fn a_refused_future_has_an_async_fallback() {
-    let (_clock, isolation) = still();
-    let command = builder("a").permits(1).fallback_async(|why| {
-        assert!(why.is_rejected());
-        later(3)
+    let (_clock, _isolation, command) = alone(|c| {
+        c.permits(1).fallback_async(|why| {
+            assert!(why.is_rejected());
+            later(3)
+        })
     });
-    let command = command.build(&isolation).unwrap();
     let mut held = pin!(command.run_async(|_| pending()));
     assert!(poll_once(held.as_mut()).is_pending());
     let answer = command.run_async(|_| ready(Ok(1)));
@@ -158,12 +159,10 @@ fn with_endless_fallback(isolation: &Isolation) -> (Numbers, Gate, Arc<AtomicUsi
 /// Polls a future until the clock, turned by `time`, has woken it.
 fn poll_after(clock: &ManualClock, time: Duration, mut future: Answering) -> Result<u32, Failed> {
     let parker = Parker::new();
-    let waker = Waker::from(&parker);
-    let mut context = Context::from_waker(&waker);
-    assert!(future.as_mut().poll(&mut context).is_pending());
+    assert!(poll_by(&parker, future.as_mut()).is_pending());
     clock.advance(time);
     assert!(parker.park(None), "the timer has woken it");
-    match future.as_mut().poll(&mut context) {
+    match poll_by(&parker, future.as_mut()) {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("its time is over"),
     }
@@ -253,9 +252,7 @@ fn shutting_down_ends_a_fallback_that_a_future_awaits() {
     let mut answer = Box::pin(command.run_async(|_| ready(Err("no"))));
     assert!(poll_once(answer.as_mut()).is_pending());
     isolation.shutdown_now();
-    let Poll::Ready(Err(error)) = poll_once(answer.as_mut()) else {
-        panic!("it has ended");
-    };
+    let error = failed(poll_once(answer.as_mut()), "it has ended");
     check_timed_out(&command, &error, SECOND);
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
     let own = command.call().fallback_async(|_| later(3));
@@ -303,12 +300,12 @@ fn a_call_dropped_in_its_fallback_gives_the_permits_back() {
     let clock = ManualClock::new();
     let stages = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&stages);
-    let isolation = Isolation::builder().clock(&clock);
-    let isolation = isolation.hook(move |stage: CallStage, _: &Key| {
-        seen.lock().unwrap().push(stage);
-        Ok(())
+    let isolation = isolated(|i| {
+        i.clock(&clock).hook(move |stage: CallStage, _: &Key| {
+            seen.lock().unwrap().push(stage);
+            Ok(())
+        })
     });
-    let isolation = isolation.build().unwrap();
     let (command, _inside, dropped) = with_endless_fallback(&isolation);
     let request = RequestContext::new();
     let call = || command.call().context(&request).cache_key("k");
@@ -334,9 +331,7 @@ fn a_call_dropped_in_its_fallback_gives_the_permits_back() {
     assert_eq!(log.len(), 1);
     assert!(log[0].events.contains(Event::Failure));
     assert_eq!(log[0].took, Duration::from_millis(5));
-    let Poll::Ready(Err(error)) = poll_once(follower.as_mut()) else {
-        panic!("there is no run to share");
-    };
+    let error = failed(poll_once(follower.as_mut()), "there is no run to share");
     assert!(error.is_cancelled());
     let mut again = pin!(call().run_async(|_| ready(Ok(2))));
     assert_eq!(poll_once(again.as_mut()), Poll::Ready(Ok(2)), "runs anew");
@@ -438,14 +433,14 @@ fn wrappers_await_an_async_fallback() {
 
 #[test]
 fn an_async_fallback_runs_in_the_request_of_its_call() {
-    let (_clock, isolation) = still();
-    let command = builder("a").fallback_async(|_| async {
-        assert!(RequestContext::current().is_some());
-        let answer = later(3).await;
-        assert!(RequestContext::current().is_some());
-        answer
+    let (_clock, _isolation, command) = alone(|c| {
+        c.fallback_async(|_| async {
+            assert!(RequestContext::current().is_some());
+            let answer = later(3).await;
+            assert!(RequestContext::current().is_some());
+            answer
+        })
     });
-    let command = command.build(&isolation).unwrap();
     let request = RequestContext::new();
     let call = || command.call().context(&request);
     assert_eq!(call().run(|_| Err("no")), Ok(3));

@@ -6,42 +6,29 @@ use std::thread;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    CancelOutcome, Cause, Event, Interrupt, Isolation, PermitConfig, Rejection, RequestContext,
-    Retry,
+    CancelOutcome, Cause, Event, Interrupt, Isolation, Rejection, RequestContext, Retry,
 };
 use tidegate_testkit::{Counter, Gate, Log, until};
 
 use crate::interrupt::Held;
 use crate::support::{
-    Numbers, SECOND, alone, builder, hold, poll_once, pool, pool_of, still, with_handle,
+    Numbers, SECOND, alone, builder, hold, interruptible, poll_once, pool, pool_of, still, waiting,
+    with_handle,
 };
 
-fn on_threads(isolation: &Isolation, threads: usize) -> Numbers {
-    let command = builder("a").threads(pool_of(threads, 8)).no_timeout();
-    let command = command.configure(|c| c.interrupt_on_cancel = true);
-    command.build(isolation).unwrap()
-}
-
-fn with_permits(isolation: &Isolation) -> Numbers {
-    let command = builder("a").no_timeout();
-    let command = command.configure(|c| c.interrupt_on_cancel = true);
-    command.build(isolation).unwrap()
+fn with_permits() -> (ManualClock, Isolation, Numbers) {
+    alone(|c| c.no_timeout().configure(|c| c.interrupt_on_cancel = true))
 }
 
 /// A command with one permit, whose callers wait for it.
 fn patient() -> (ManualClock, Isolation, Numbers) {
-    let permits = PermitConfig {
-        max_wait: SECOND,
-        ..PermitConfig::from(1)
-    };
-    alone(|c| c.permits(permits).no_timeout())
+    alone(|c| c.permits(waiting(1, SECOND)).no_timeout())
 }
 
 #[test]
 fn a_blocking_first_caller_leaves_its_run_to_the_others() {
     for asked in [Interrupt::Yes, Interrupt::No] {
-        let (_clock, isolation) = still();
-        let command = on_threads(&isolation, 1);
+        let (_clock, isolation, command) = interruptible(1);
         let (request, held) = (RequestContext::new(), Held::default());
         let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
         thread::scope(|scope| {
@@ -68,8 +55,7 @@ fn a_blocking_first_caller_leaves_its_run_to_the_others() {
 #[test]
 fn a_run_is_cancelled_with_its_first_caller_if_nobody_shares_it() {
     for (asked, interrupted) in [(Interrupt::Yes, true), (Interrupt::No, false)] {
-        let (_clock, isolation) = still();
-        let command = on_threads(&isolation, 1);
+        let (_clock, isolation, command) = interruptible(1);
         let (request, held) = (RequestContext::new(), Held::default());
         let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
         thread::scope(|scope| {
@@ -92,8 +78,7 @@ fn a_run_is_cancelled_with_its_first_caller_if_nobody_shares_it() {
 
 #[test]
 fn a_first_caller_whose_run_is_queued_takes_it_out() {
-    let (_clock, isolation) = still();
-    let command = on_threads(&isolation, 1);
+    let (_clock, isolation, command) = interruptible(1);
     let (request, go_on) = (RequestContext::new(), Gate::new());
     let held = hold(&command, &go_on);
     let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
@@ -115,10 +100,9 @@ fn a_first_caller_whose_run_is_queued_takes_it_out() {
 #[test]
 fn a_first_caller_that_was_cancelled_before_submits_nothing() {
     for threads in [true, false] {
-        let (_clock, isolation) = still();
-        let command = match threads {
-            true => on_threads(&isolation, 1),
-            false => with_permits(&isolation),
+        let (_clock, _isolation, command) = match threads {
+            true => interruptible(1),
+            false => with_permits(),
         };
         let request = RequestContext::new();
         let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
@@ -137,8 +121,7 @@ fn a_first_caller_that_was_cancelled_before_submits_nothing() {
 #[test]
 fn a_first_caller_with_permits_gives_up_its_interest() {
     for (shared, queues) in [(true, false), (false, false), (true, true), (false, true)] {
-        let (_clock, isolation) = still();
-        let command = with_permits(&isolation);
+        let (_clock, _isolation, command) = with_permits();
         let (request, held) = (RequestContext::new(), Held::default());
         let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
         thread::scope(|scope| {
@@ -169,8 +152,7 @@ fn a_first_caller_with_permits_gives_up_its_interest() {
 
 #[test]
 fn a_cancel_ends_the_attempts_of_a_retry_that_others_may_share() {
-    let (clock, isolation) = still();
-    let command = with_permits(&isolation);
+    let (clock, _isolation, command) = with_permits();
     let retry = Retry::attempts(5).backoff(SECOND, 1.0).when(|_| true);
     let (request, tried) = (RequestContext::new(), Counter::new());
     let (call, handle) = with_handle(command.call().cache_key("k").context(&request));
@@ -220,8 +202,7 @@ fn the_run_of_a_first_caller_times_out_once_and_falls_back_once() {
 
 #[test]
 fn a_first_caller_that_may_not_wait_is_refused_before_its_work_is_submitted() {
-    let (_clock, isolation) = still();
-    let command = on_threads(&isolation, 1);
+    let (_clock, isolation, command) = interruptible(1);
     let inner = command.clone();
     let cause = command.queue(move |_| {
         let (call, _handle) =
@@ -236,8 +217,7 @@ fn a_first_caller_that_may_not_wait_is_refused_before_its_work_is_submitted() {
 
 #[test]
 fn cancels_of_first_callers_race_with_the_ends_of_their_runs() {
-    let (_clock, isolation) = still();
-    let command = on_threads(&isolation, 2);
+    let (_clock, _isolation, command) = interruptible(2);
     for _ in 0..300 {
         let request = RequestContext::new();
         let mut call = command.call().cache_key("k").context(&request);
@@ -269,8 +249,7 @@ fn cancels_of_first_callers_race_with_the_ends_of_their_runs() {
 /// A run that waits in the queue of the pool has not begun, also if its caller has no handle.
 #[test]
 fn a_sharer_of_a_queued_run_knows_that_it_has_not_begun() {
-    let (_clock, isolation) = still();
-    let command = on_threads(&isolation, 1);
+    let (_clock, isolation, command) = interruptible(1);
     let (request, go_on) = (RequestContext::new(), Gate::new());
     let held = hold(&command, &go_on);
     thread::scope(|scope| {

@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_isolate::{BreakerMode, Cause, Event, FallbackError, Rejection};
-use tidegate_testkit::Gate;
 
-use crate::support::{Numbers, alone, builder, counted, events, made, still};
+use crate::support::{Numbers, alone, builder, counted, events, made, still, while_inside};
 
 #[test]
 fn success() {
@@ -28,15 +27,13 @@ fn success() {
 
 #[test]
 fn failure_and_fallback() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .fallback(|why| {
+    let (_clock, _isolation, command) = alone(|c| {
+        c.fallback(|why| {
             assert_eq!(why.cause(), &Cause::Failed("no"));
             assert!(why.events().contains(Event::Failure), "the reason is known");
             Ok(3)
         })
-        .build(&isolation)
-        .unwrap();
+    });
     assert_eq!(command.run(|_| Err("no")), Ok(3));
     assert_eq!(
         counted(&command),
@@ -149,15 +146,13 @@ fn too_many_fallbacks_are_refused_and_the_cause_is_kept() {
 
 #[test]
 fn a_short_circuit_runs_nothing_and_is_not_counted_as_health() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .configure(|c| c.breaker.mode = BreakerMode::ForcedOpen)
-        .fallback(|why| {
-            assert!(why.is_short_circuited());
-            Ok(9)
-        })
-        .build(&isolation)
-        .unwrap();
+    let (_clock, _isolation, command) = alone(|c| {
+        c.configure(|c| c.breaker.mode = BreakerMode::ForcedOpen)
+            .fallback(|why| {
+                assert!(why.is_short_circuited());
+                Ok(9)
+            })
+    });
     assert_eq!(command.run(|_| panic!("must not run")), Ok(9));
     assert_eq!(
         counted(&command),
@@ -177,20 +172,10 @@ fn a_short_circuit_runs_nothing_and_is_not_counted_as_health() {
 #[test]
 fn full_permits_refuse_without_running() {
     let (_clock, _isolation, command) = alone(|c| c.permits(1));
-    let (inside, go_on) = (Gate::new(), Gate::new());
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            command.run_in_place(|_| {
-                inside.open();
-                go_on.wait();
-                Ok(1)
-            })
-        });
-        inside.wait();
+    while_inside(&command, 1, || {
         let error = command.run(|_| panic!("must not run")).unwrap_err();
         assert_eq!(error.cause(), &Cause::Rejected(Rejection::Permits));
         assert_eq!(command.snapshot().active, 1);
-        go_on.open();
     });
     let snapshot = command.snapshot();
     assert_eq!(snapshot.totals[Event::PermitsRejected], 1);
@@ -228,12 +213,10 @@ fn rejections_and_failures_trip_the_breaker_and_a_probe_closes_it() {
 #[test]
 fn rejections_of_a_full_bulkhead_open_a_breaker_unless_it_leaves_them_out() {
     for count_rejections in [true, false] {
-        let (clock, isolation) = still();
-        let command: Numbers = builder("a")
-            .permits(1)
-            .configure(|c| c.breaker.count_rejections = count_rejections)
-            .build(&isolation)
-            .unwrap();
+        let (clock, _isolation, command) = alone(|c| {
+            c.permits(1)
+                .configure(|c| c.breaker.count_rejections = count_rejections)
+        });
         let held = command.admit().unwrap();
         for _ in 0..100 {
             let refused = command.run(|_| Ok(1)).unwrap_err();

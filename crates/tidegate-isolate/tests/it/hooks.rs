@@ -1,36 +1,26 @@
 //! Hooks, listeners and publishers: called in order, several of each kind, with panics contained.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tidegate_core::{ManualClock, OnUnhandled};
 use tidegate_isolate::{
-    BreakerConfig, BreakerMode, Bulkhead, CallStage, Cause, FallbackError, Isolation,
-    IsolationBuilder, Key, Properties,
+    BreakerMode, Bulkhead, CallStage, Cause, FallbackError, Isolation, IsolationBuilder, Key,
+    Properties,
 };
 use tidegate_testkit::{Gate, Log, until};
 
-use crate::support::{Answer, SECOND, builder, hold, made, pool, pool_of};
+use crate::support::{Answer, SECOND, builder, hold, isolated, made, pool, pool_of, still_with};
 
-type Stages = Arc<Mutex<Vec<CallStage>>>;
-
-fn hooked() -> (Stages, ManualClock, Isolation) {
-    let stages = Stages::default();
-    let clock = ManualClock::new();
-    let note = Arc::clone(&stages);
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .hook(move |stage: CallStage, _: &Key| {
-            note.lock().unwrap().push(stage);
+fn hooked() -> (Log<CallStage>, ManualClock, Isolation) {
+    let (stages, note) = Log::pair();
+    let (clock, isolation) = still_with(|i| {
+        i.hook(move |stage: CallStage, _: &Key| {
+            note.push(stage);
             Ok(())
         })
-        .build()
-        .unwrap();
+    });
     (stages, clock, isolation)
-}
-
-fn take(stages: &Stages) -> Vec<CallStage> {
-    std::mem::take(&mut stages.lock().unwrap())
 }
 
 #[test]
@@ -46,7 +36,7 @@ fn success_goes_through_its_stages() {
         CallStage::ExecutionSuccess,
         CallStage::Success,
     ];
-    assert_eq!(take(&stages), expected);
+    assert_eq!(stages.take(), expected);
 }
 
 #[test]
@@ -64,7 +54,7 @@ fn failure_with_and_without_a_fallback() {
         CallStage::FallbackSuccess,
         CallStage::Success,
     ];
-    assert_eq!(take(&stages), expected);
+    assert_eq!(stages.take(), expected);
     let without = builder("without").build(&isolation).unwrap();
     let _ = without.run(|_| Err("no"));
     let expected = [
@@ -73,7 +63,7 @@ fn failure_with_and_without_a_fallback() {
         CallStage::ExecutionError,
         CallStage::Error,
     ];
-    assert_eq!(take(&stages), expected);
+    assert_eq!(stages.take(), expected);
     let failing = made(builder("failing").fallback(|_| Err("neither")), &isolation);
     let _ = failing.run(|_| Err("no"));
     let expected = [
@@ -81,7 +71,7 @@ fn failure_with_and_without_a_fallback() {
         CallStage::FallbackError,
         CallStage::Error,
     ];
-    assert_eq!(take(&stages)[3..], expected);
+    assert_eq!(stages.take()[3..], expected);
 }
 
 #[test]
@@ -103,7 +93,7 @@ fn a_timeout_has_neither_execution_error_nor_success() {
         CallStage::FallbackSuccess,
         CallStage::Success,
     ];
-    assert_eq!(take(&stages), expected);
+    assert_eq!(stages.take(), expected);
 }
 
 /// Returns the stages that the hooks saw of a call on a thread that `leave` ends while it runs.
@@ -120,10 +110,10 @@ fn left(leave: impl FnOnce(&ManualClock, &Answer)) -> Vec<CallStage> {
     let answer = hold(&command, &go_on);
     leave(&clock, &answer);
     let _ = answer.wait();
-    let seen = take(&stages);
+    let seen = stages.take();
     go_on.open();
     until("no call is active", || pool(&isolation).active == 0);
-    assert_eq!(take(&stages), [CallStage::ThreadComplete], "when it is");
+    assert_eq!(stages.take(), [CallStage::ThreadComplete], "when it is");
     seen
 }
 
@@ -155,9 +145,9 @@ fn a_full_pool_has_only_start_and_error() {
     let command = made(builder("a").threads(pool_of(1, 0)), &isolation);
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
-    take(&stages);
+    drop(stages.take());
     assert!(command.run(|_| Ok(1)).unwrap_err().is_rejected());
-    assert_eq!(take(&stages), [CallStage::Start, CallStage::Error]);
+    assert_eq!(stages.take(), [CallStage::Start, CallStage::Error]);
     go_on.open();
     held.wait().unwrap();
 }
@@ -165,13 +155,10 @@ fn a_full_pool_has_only_start_and_error() {
 #[test]
 fn a_short_circuit_has_only_start_and_error() {
     let (stages, _clock, isolation) = hooked();
-    let open = BreakerConfig {
-        mode: BreakerMode::ForcedOpen,
-        ..BreakerConfig::default()
-    };
-    let command = builder("a").breaker(open).build(&isolation).unwrap();
+    let open = builder("a").configure(|c| c.breaker.mode = BreakerMode::ForcedOpen);
+    let command = made(open, &isolation);
     let _ = command.run(|_| Ok(1));
-    assert_eq!(take(&stages), [CallStage::Start, CallStage::Error]);
+    assert_eq!(stages.take(), [CallStage::Start, CallStage::Error]);
 }
 
 #[test]
@@ -217,35 +204,34 @@ fn a_hook_that_refuses_the_start_ends_the_call_without_a_fallback() {
 
 #[test]
 fn several_hooks_and_listeners_and_one_that_panics() {
-    let log = Arc::new(Mutex::new(Vec::new()));
+    let log = Log::new();
     let note = |name: &'static str| {
-        let log = Arc::clone(&log);
-        move |_: &Key, event| log.lock().unwrap().push((name, event))
+        let log = log.clone();
+        move |_: &Key, event| log.push((name, event))
     };
-    let isolation = Isolation::builder()
-        .on_event(note("first"))
-        .on_event(|_, _| panic!("on purpose"))
-        .on_event(note("second"))
-        .hook(|_: CallStage, _: &Key| -> Result<(), String> { panic!("on purpose") })
-        .build()
-        .unwrap();
+    let isolation = isolated(|i| {
+        i.on_event(note("first"))
+            .on_event(|_, _| panic!("on purpose"))
+            .on_event(note("second"))
+            .hook(|_: CallStage, _: &Key| -> Result<(), String> { panic!("on purpose") })
+    });
     let command = builder("a").build(&isolation).unwrap();
     let error = command.run(|_| Ok(1)).unwrap_err();
     assert!(
         matches!(error.cause(), Cause::Hook(_)),
         "a start hook that panics refuses"
     );
-    let names: Vec<_> = log.lock().unwrap().iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = log.take().iter().map(|(name, _)| *name).collect();
     assert_eq!(names[..2], ["first", "second"]);
 }
 
 /// Records its calls, under its name.
 #[derive(Clone)]
-struct Named(&'static str, Arc<Mutex<Vec<String>>>);
+struct Named(&'static str, Log<String>);
 
 impl Named {
     fn note(&self, what: &str) {
-        self.1.lock().unwrap().push(format!("{} {what}", self.0));
+        self.1.push(format!("{} {what}", self.0));
     }
 }
 
@@ -270,8 +256,8 @@ fn plug_in(isolation: IsolationBuilder, named: &Named) -> IsolationBuilder {
 
 #[test]
 fn several_of_each_kind_in_their_order() {
-    let log = Arc::new(Mutex::new(Vec::new()));
-    let [one, two] = ["one", "two"].map(|name| Named(name, Arc::clone(&log)));
+    let log = Log::new();
+    let [one, two] = ["one", "two"].map(|name| Named(name, log.clone()));
     let [strong, weak] = [(); 2].map(|()| Properties::new());
     let isolation = plug_in(plug_in(Isolation::builder(), &one), &two)
         .properties(strong.clone())
@@ -293,7 +279,7 @@ fn several_of_each_kind_in_their_order() {
         "two restored",
         "one restored",
     ];
-    assert_eq!(*log.lock().unwrap(), expected);
+    assert_eq!(log.take(), expected);
     let name = "hystrix.command.a.circuitBreaker.requestVolumeThreshold";
     let volume = || command.config().breaker.min_calls;
     weak.set(name, "5").unwrap();
@@ -310,8 +296,7 @@ fn several_of_each_kind_in_their_order() {
 fn listeners_are_called_once_for_each_key() {
     let received = Log::new();
     let note = received.clone();
-    let isolation = Isolation::builder().on_command_added(move |key| note.push(key.to_string()));
-    let isolation = isolation.build().unwrap();
+    let isolation = isolated(|i| i.on_command_added(move |key| note.push(key.to_string())));
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| builder("a").build(&isolation).unwrap());
@@ -325,12 +310,11 @@ fn listeners_are_called_once_for_each_key() {
 fn listeners_hear_of_every_pool_once() {
     let received = Log::new();
     let note = received.clone();
-    let isolation = Isolation::builder()
-        .report_to(OnUnhandled::new(|_, _| ()))
-        .on_pool_added(|_| panic!("on purpose"))
-        .on_pool_added(move |pool| note.push(pool.to_string()))
-        .build()
-        .unwrap();
+    let isolation = isolated(|i| {
+        i.report_to(OnUnhandled::new(|_, _| ()))
+            .on_pool_added(|_| panic!("on purpose"))
+            .on_pool_added(move |pool| note.push(pool.to_string()))
+    });
     std::thread::scope(|scope| {
         let isolation = &isolation;
         for key in ["a", "b", "c"] {
@@ -355,25 +339,17 @@ fn listeners_hear_of_every_pool_once() {
 
 #[test]
 fn changes_of_breakers_are_events() {
-    let log = Arc::new(Mutex::new(Vec::new()));
-    let note = Arc::clone(&log);
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder()
-        .clock(&clock)
-        .on_transition(move |change| {
-            note.lock()
-                .unwrap()
-                .push(format!("{} {:?}", change.key, change.to));
-        })
-        .build()
-        .unwrap();
+    let (log, note) = Log::pair();
+    let (clock, isolation) = still_with(|i| {
+        i.on_transition(move |change| note.push(format!("{} {:?}", change.key, change.to)))
+    });
     let command = builder("a").build(&isolation).unwrap();
     for _ in 0..20 {
         let _ = command.run(|_| Err("down"));
     }
     clock.advance(Duration::from_secs(6));
     command.run(|_| Ok(1)).unwrap();
-    assert_eq!(*log.lock().unwrap(), ["a Open", "a HalfOpen", "a Closed"]);
+    assert_eq!(log.take(), ["a Open", "a HalfOpen", "a Closed"]);
     clock.advance(Duration::from_secs(2));
     let snapshot = command.snapshot();
     assert_eq!(snapshot.breaker_entered, [1, 1, 1, 0], "once each");
@@ -388,26 +364,22 @@ fn listeners_of_pools_may_use_and_change_the_isolation() {
     let log = Log::new();
     let home = Arc::new(OnceLock::<Isolation>::new());
     let (mine, added) = (Arc::downgrade(&home), log.clone());
-    let isolation = Isolation::builder().on_pool_added(move |pool| {
-        added.push(pool.to_string());
-        let home = mine.upgrade().unwrap();
-        let isolation = home.get().unwrap();
-        assert_eq!(isolation.settings().len(), 1);
-        assert_eq!(isolation.pool_snapshots().len(), 1);
-        assert!(isolation.remove(pool));
-        if &**pool == "a" {
-            let other = builder("b").threads(pool_of(1, 1)).build(isolation);
-            assert_eq!(other.unwrap().run(|_| Ok(1)), Ok(1));
-        }
+    let isolation = isolated(|i| {
+        i.on_pool_added(move |pool| {
+            added.push(pool.to_string());
+            let home = mine.upgrade().unwrap();
+            let isolation = home.get().unwrap();
+            assert_eq!(isolation.settings().len(), 1);
+            assert_eq!(isolation.pool_snapshots().len(), 1);
+            assert!(isolation.remove(pool));
+            if &**pool == "a" {
+                let other = builder("b").threads(pool_of(1, 1)).build(isolation);
+                assert_eq!(other.unwrap().run(|_| Ok(1)), Ok(1));
+            }
+        })
     });
-    let isolation = isolation.build().unwrap();
     home.set(isolation.clone()).unwrap();
-    drop(
-        builder("a")
-            .threads(pool_of(1, 1))
-            .build(&isolation)
-            .unwrap(),
-    );
+    drop(made(builder("a").threads(pool_of(1, 1)), &isolation));
     assert_eq!(log.take(), ["a", "b"]);
     assert_eq!((isolation.len(), isolation.pool_count()), (0, 0));
 }

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use tidegate_core::{CancelToken, ManualClock};
@@ -15,7 +15,7 @@ use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, until};
 
 use crate::support::{
-    Answer, Numbers, SECOND, alone, builder, poll_once, pool, pool_of, still, with_handle,
+    Answer, Numbers, SECOND, alone, builder, failed, poll_once, pool, pool_of, still, with_handle,
 };
 
 /// A command with these threads, and whether its setting allows interrupts.
@@ -324,9 +324,7 @@ fn a_cancel_ends_the_attempts_of_a_retry() {
     assert_eq!(handle.cancel(Interrupt::No), CancelOutcome::Running);
     assert!(!held.is_interrupted());
     // The policy of the user tries again whatever happens.
-    let Poll::Ready(Err(error)) = poll_once(retrying.as_mut()) else {
-        panic!("the call was cancelled");
-    };
+    let error = failed(poll_once(retrying.as_mut()), "the call was cancelled");
     assert_eq!(error.cause(), &Cause::Cancelled);
     assert_eq!(*tried.lock().unwrap(), 1);
     assert_eq!(
@@ -374,9 +372,10 @@ fn a_cancel_ends_the_pause_before_a_retry() {
     pauses();
     cancel(&handle);
     assert_eq!(woken.0.count(), 1);
-    let Poll::Ready(Err(error)) = retrying.as_mut().poll(&mut context) else {
-        panic!("the call was cancelled");
-    };
+    let error = failed(
+        retrying.as_mut().poll(&mut context),
+        "the call was cancelled",
+    );
     assert_eq!(error.cause(), &Cause::Cancelled);
     assert_eq!(tried.count(), 2, "each call had one attempt");
     let totals = command.snapshot().totals;
@@ -423,9 +422,7 @@ fn a_cancel_ends_both_attempts_of_a_hedge() {
     attempts[1].inside.wait();
     assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::Running);
     assert!(attempts.iter().all(Held::is_interrupted));
-    let Poll::Ready(Err(error)) = poll_once(hedged.as_mut()) else {
-        panic!("the call was cancelled");
-    };
+    let error = failed(poll_once(hedged.as_mut()), "the call was cancelled");
     assert_eq!(error.cause(), &Cause::Cancelled);
     attempts.iter().for_each(|held| held.go_on.open());
     until("no call overstays", || pool(&isolation).overstaying == 0);
@@ -490,8 +487,7 @@ fn a_refused_call_and_a_closed_isolation_are_too_late_to_cancel() {
 
 #[test]
 fn cancels_race_with_ends_and_timeouts_and_each_call_ends_once() {
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder().clock(&clock).build().unwrap();
+    let (clock, isolation) = still();
     let command = builder("a").threads(pool_of(2, 8)).timeout(SECOND);
     let command = command.configure(|c| {
         c.interrupt_on_cancel = true;

@@ -1,22 +1,17 @@
 //! Cancels at the edges: calls that share a run, a cancel from inside the call itself, work whose
 //! `Drop` panics, and the end of the isolation.
 
-use std::sync::{Arc, Mutex};
 use std::thread;
 
 use tidegate_core::CancelToken;
 use tidegate_isolate::{CallHandle, CancelOutcome, Cause, Event, Interrupt, RequestContext, Retry};
 use tidegate_testkit::{Bomb, Counter, Gate, Log, until};
 
+use crate::interrupt::Held;
 use crate::support::{
-    Answer, Numbers, SECOND, alone, builder, counted, hold, pool, pool_of, still, with_handle,
+    Answer, Numbers, SECOND, alone, counted, hold, hold_call, interruptible, pool, pool_of,
+    with_handle,
 };
-
-fn command(isolation: &tidegate_isolate::Isolation, threads: usize) -> Numbers {
-    let command = builder("a").threads(pool_of(threads, 8)).no_timeout();
-    let command = command.configure(|c| c.interrupt_on_cancel = true);
-    command.build(isolation).unwrap()
-}
 
 /// Makes a call of key `k` that shares its run.
 fn share(
@@ -30,8 +25,7 @@ fn share(
 
 #[test]
 fn callers_of_a_queued_run_have_not_begun() {
-    let (_clock, isolation) = still();
-    let command = command(&isolation, 1);
+    let (_clock, isolation, command) = interruptible(1);
     let request = RequestContext::new();
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
@@ -61,19 +55,11 @@ fn callers_of_a_queued_run_have_not_begun() {
 #[test]
 fn a_blocking_caller_of_a_shared_run_has_a_say_in_the_interrupt() {
     for (asked, interrupted) in [(Interrupt::No, false), (Interrupt::Yes, true)] {
-        let (_clock, isolation) = still();
-        let command = command(&isolation, 1);
+        let (_clock, isolation, command) = interruptible(1);
         let request = RequestContext::new();
-        let (inside, go_on) = (Gate::new(), Gate::new());
-        let token = Arc::<Mutex<Option<CancelToken>>>::default();
-        let (here, gate, place) = (inside.clone(), go_on.clone(), Arc::clone(&token));
-        let (first, mine) = share(&command, &request, move |token| {
-            *place.lock().unwrap() = Some(token.clone());
-            here.open();
-            gate.wait();
-            Ok(1)
-        });
-        inside.wait();
+        let held = Held::default();
+        let (first, mine) = share(&command, &request, held.work());
+        held.inside.wait();
         thread::scope(|scope| {
             let (call, blocking) = with_handle(command.call().cache_key("k").context(&request));
             let caller = scope.spawn(move || call.run(|_| panic!("it shares the run")));
@@ -84,9 +70,8 @@ fn a_blocking_caller_of_a_shared_run_has_a_say_in_the_interrupt() {
             let error = caller.join().unwrap().unwrap_err();
             assert_eq!(error.cause(), &Cause::Cancelled);
         });
-        let token = token.lock().unwrap().clone().unwrap();
-        assert_eq!(token.is_cancelled(), interrupted, "{asked:?}");
-        go_on.open();
+        assert_eq!(held.is_interrupted(), interrupted, "{asked:?}");
+        held.go_on.open();
         until("no call overstays", || pool(&isolation).overstaying == 0);
     }
 }
@@ -95,15 +80,8 @@ fn a_blocking_caller_of_a_shared_run_has_a_say_in_the_interrupt() {
 fn a_run_that_never_began_has_not_begun_for_any_of_its_callers() {
     let (clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 8)).timeout(SECOND));
     let go_on = Gate::new();
-    let mut held = command.call().timeout(SECOND * 1000);
-    let (inside, gate, here) = (Gate::new(), go_on.clone(), held.handle());
-    let opens = inside.clone();
-    let held = held.queue(move |_| {
-        opens.open();
-        gate.wait();
-        Ok(0)
-    });
-    inside.wait();
+    let (call, here) = with_handle(command.call().timeout(SECOND * 1000));
+    let held = hold_call(call, &go_on);
     assert!(here.has_begun());
     let request = RequestContext::new();
     let calls = [(); 2].map(|()| share(&command, &request, |_| panic!("must not run")));
@@ -119,8 +97,7 @@ fn a_run_that_never_began_has_not_begun_for_any_of_its_callers() {
 
 #[test]
 fn a_call_that_is_answered_from_the_cache_had_begun_with_its_run() {
-    let (_clock, isolation) = still();
-    let command = command(&isolation, 1);
+    let (_clock, _isolation, command) = interruptible(1);
     let request = RequestContext::new();
     let (first, mine) = share(&command, &request, |_| Ok(7));
     assert_eq!(first.wait().unwrap(), 7);
@@ -138,8 +115,7 @@ fn a_call_that_is_answered_from_the_cache_had_begun_with_its_run() {
 #[test]
 fn a_call_may_cancel_itself_at_every_stage() {
     for asked in [Interrupt::Yes, Interrupt::No] {
-        let (_clock, isolation) = still();
-        let command = command(&isolation, 1);
+        let (_clock, isolation, command) = interruptible(1);
         let log = Log::new();
         let (call, handle) = with_handle(command.call());
         let (own, notes) = (handle.clone(), log.clone());
@@ -177,8 +153,7 @@ fn a_call_may_cancel_itself_at_every_stage() {
 
 #[test]
 fn a_cancel_in_the_fallback_ends_the_call_once() {
-    let (_clock, isolation) = still();
-    let command = command(&isolation, 1);
+    let (_clock, _isolation, command) = interruptible(1);
     let (call, handle) = with_handle(command.call());
     let (own, log) = (handle.clone(), Log::new());
     let notes = log.clone();
@@ -202,8 +177,7 @@ fn a_cancel_in_the_fallback_ends_the_call_once() {
 
 #[test]
 fn work_whose_drop_panics_is_dropped_by_the_cancel_without_harm() {
-    let (_clock, isolation) = still();
-    let command = command(&isolation, 1);
+    let (_clock, isolation, command) = interruptible(1);
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     for before in [true, false] {
@@ -232,8 +206,7 @@ fn work_whose_drop_panics_is_dropped_by_the_cancel_without_harm() {
 #[test]
 fn cancels_race_with_the_end_of_the_isolation() {
     for round in 0..20_u64 {
-        let (clock, isolation) = still();
-        let command = command(&isolation, 2);
+        let (clock, isolation, command) = interruptible(2);
         let (ran, ended, go_on) = (Counter::new(), Counter::new(), Gate::new());
         let mut handles = Vec::new();
         for n in 0..8 {
@@ -286,8 +259,7 @@ fn cancels_race_with_the_end_of_the_isolation() {
 
 #[test]
 fn the_handle_of_a_retry_knows_each_attempt_and_a_cancel_between_them() {
-    let (_clock, isolation) = still();
-    let command = command(&isolation, 1);
+    let (_clock, _isolation, command) = interruptible(1);
     let retry = Retry::attempts(3).when(|_| true);
     let (call, handle) = with_handle(command.call());
     let (own, tried) = (handle.clone(), Counter::new());

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    Bulkhead, Cause, Command, CommandConfig, Event, Growth, Isolation, Key, PermitConfig,
-    PoolConfig, Rejection,
+    Bulkhead, Cause, Command, CommandConfig, Event, Growth, Key, PoolConfig, Rejection,
 };
 use tidegate_testkit::{Gate, Log};
 
 use crate::support::{
-    SECOND, alone, builder, by_group, hold, made, pool, pool_of, still, with_properties,
+    SECOND, alone, builder, by_group, hold, isolated, made, pool, pool_of, set_property, still,
+    waiting, with_properties,
 };
 
 #[test]
@@ -72,9 +72,11 @@ fn the_pool_is_the_override_the_named_one_or_the_group() {
     let (properties, isolation) = by_group();
     let group = builder("a").build(&isolation).unwrap();
     let named = builder("b").pool("named").build(&isolation).unwrap();
-    properties
-        .set("hystrix.command.c.threadPoolKeyOverride", "over")
-        .unwrap();
+    set_property(
+        &properties,
+        "hystrix.command.c.threadPoolKeyOverride",
+        "over",
+    );
     let over = builder("c").pool("named").build(&isolation).unwrap();
     let pools = [&group, &named, &over].map(|command| command.pool().as_str());
     assert_eq!(pools, ["tests", "named", "over"]);
@@ -350,9 +352,10 @@ fn a_removed_key_begins_anew() {
 fn a_removed_command_that_changes_to_threads_has_a_pool_of_its_own() {
     let (log, clock) = (Log::new(), ManualClock::new());
     let added = log.clone();
-    let isolation = Isolation::builder().clock(&clock);
-    let isolation = isolation.on_pool_added(move |pool| added.push(pool.to_string()));
-    let isolation = isolation.build().unwrap();
+    let isolation = isolated(|i| {
+        i.clock(&clock)
+            .on_pool_added(move |pool| added.push(pool.to_string()))
+    });
     let [before, after] = [false, true].map(|is_known| {
         let old = builder("a").no_timeout().build(&isolation).unwrap();
         assert!(isolation.remove("a"));
@@ -428,11 +431,10 @@ fn a_shutdown_ends_removed_keys_too() {
     drop(held.wait());
 
     let (clock, isolation) = still();
-    let permits = PermitConfig {
-        max_wait: SECOND,
-        ..PermitConfig::from(1)
-    };
-    let permits = made(builder("p").permits(permits).no_timeout(), &isolation);
+    let permits = made(
+        builder("p").permits(waiting(1, SECOND)).no_timeout(),
+        &isolation,
+    );
     let _entry = permits.admit().unwrap();
     std::thread::scope(|scope| {
         let sleepers = clock.sleepers();

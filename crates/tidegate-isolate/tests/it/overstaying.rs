@@ -5,21 +5,12 @@ use std::time::Duration;
 
 use tidegate_core::{Collect, Metric, MetricVisitor};
 use tidegate_isolate::{
-    AdaptiveLimit, BreakerConfig, BreakerState, BreakerWindow, Cause, CommandSnapshot, Event,
-    Isolation, PermitConfig, RequestContext, Verdict,
+    AdaptiveLimit, BreakerConfig, BreakerState, Cause, CommandSnapshot, Event, PermitConfig,
+    RequestContext, Verdict,
 };
 use tidegate_testkit::{Counter, Gate, until};
 
-use crate::support::{SECOND, alone, builder, counted, events};
-
-/// A breaker that opens with the first failure, for five seconds.
-fn touchy() -> BreakerConfig {
-    BreakerConfig {
-        window: BreakerWindow::Count(5),
-        min_calls: 1,
-        ..BreakerConfig::default()
-    }
-}
+use crate::support::{SECOND, alone, builder, counted, events, isolated, touchy};
 
 fn stays(snapshot: &CommandSnapshot) -> (usize, usize, Option<Duration>) {
     let (active, overstaying) = (snapshot.active, snapshot.overstaying);
@@ -194,11 +185,12 @@ fn listeners_that_block_do_not_delay_the_report_of_a_timeout() {
     let (go_on, inside) = (Gate::new(), Counter::new());
     let (blocked, hit) = (go_on.clone(), inside.clone());
     let clock = tidegate_core::ManualClock::new();
-    let isolation = Isolation::builder().clock(&clock).on_event(move |_, _| {
-        hit.hit();
-        blocked.wait();
+    let isolation = isolated(|i| {
+        i.clock(&clock).on_event(move |_, _| {
+            hit.hit();
+            blocked.wait();
+        })
     });
-    let isolation = isolation.build().unwrap();
     let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
     let request = RequestContext::new();
     let observed = Arc::new(Mutex::new(Vec::new()));

@@ -6,12 +6,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_core::ManualClock;
-use tidegate_isolate::{
-    BreakerConfig, BreakerWindow, CallStage, Cause, FallbackError, Isolation, Key,
-};
+use tidegate_isolate::{CallStage, Cause, FallbackError, Key};
 use tidegate_testkit::{Counter, explode};
 
-use crate::support::{SECOND, alone, builder, poll_once, pool_of};
+use crate::support::{SECOND, alone, builder, failed, isolated, poll_once, pool_of, touchy};
 
 #[test]
 fn of_work_and_fallbacks_in_place() {
@@ -37,9 +35,7 @@ fn of_work_on_threads() {
 fn of_futures() {
     let (_clock, _isolation, command) = alone(|c| c);
     let mut future = pin!(command.run_async(|_| async { explode() }));
-    let Poll::Ready(Err(error)) = poll_once(future.as_mut()) else {
-        panic!("it has ended");
-    };
+    let error = failed(poll_once(future.as_mut()), "it has ended");
     assert!(matches!(error.cause(), Cause::Panicked(_)));
     let mut unmade =
         pin!(command.run_async(|_| -> std::future::Ready<Result<u32, &str>> { explode() }));
@@ -49,15 +45,15 @@ fn of_futures() {
 
 #[test]
 fn of_hooks_and_listeners() {
-    let isolation = Isolation::builder().on_event(|_, _| explode()).hook(
-        |stage: CallStage, _: &Key| -> Result<(), String> {
-            match stage {
-                CallStage::Success => explode(),
-                _ => Ok(()),
-            }
-        },
-    );
-    let isolation = isolation.build().unwrap();
+    let isolation = isolated(|i| {
+        i.on_event(|_, _| explode())
+            .hook(|stage: CallStage, _: &Key| -> Result<(), String> {
+                match stage {
+                    CallStage::Success => explode(),
+                    _ => Ok(()),
+                }
+            })
+    });
     let command = builder("a").build(&isolation).unwrap();
     assert_eq!(command.run(|_| Ok(1)), Ok(1));
     assert_eq!(command.run(|_| Ok(2)), Ok(2));
@@ -67,17 +63,13 @@ fn of_hooks_and_listeners() {
 fn of_listeners_of_a_breaker() {
     let notified = Counter::new();
     let (clock, count) = (ManualClock::new(), notified.clone());
-    let isolation = Isolation::builder().clock(&clock).on_transition(move |_| {
-        count.hit();
-        explode();
+    let isolation = isolated(|i| {
+        i.clock(&clock).on_transition(move |_| {
+            count.hit();
+            explode();
+        })
     });
-    let isolation = isolation.build().unwrap();
-    let breaker = BreakerConfig {
-        window: BreakerWindow::Count(5),
-        min_calls: 1,
-        ..BreakerConfig::default()
-    };
-    let command = builder("a").breaker(breaker).build(&isolation).unwrap();
+    let command = builder("a").breaker(touchy()).build(&isolation).unwrap();
     let _ = command.run(|_| Err("down"));
     clock.advance(5 * SECOND + Duration::from_millis(1));
     assert_eq!(command.run(|_| Ok(1)), Ok(1), "the probe closes it");

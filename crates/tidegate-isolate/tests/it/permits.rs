@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    AdaptiveLimit, Cause, Command, Criticality, Event, Hedge, Isolation, LimitReason, Partitions,
+    AdaptiveLimit, Cause, Command, Criticality, Event, Hedge, LimitReason, Partitions,
     PermitConfig, Rejection,
 };
 use tidegate_testkit::{Gate, Log};
 
-use crate::support::{alone, builder, made, poll_once, while_inside};
+use crate::support::{
+    alone, builder, failed, isolated, made, poll_once, set, waiting, while_inside,
+};
 
 #[test]
 fn what_matters_most_is_refused_last() {
@@ -50,12 +52,10 @@ fn what_matters_most_is_refused_last() {
 
 #[test]
 fn a_call_waits_for_a_permit_and_its_wait_is_a_figure_of_its_own() {
-    let config = PermitConfig {
-        limit: 1,
-        max_wait: Duration::from_millis(500),
-        ..PermitConfig::default()
-    };
-    let (clock, _isolation, command) = alone(|c| c.permits(config).no_timeout());
+    let (clock, _isolation, command) = alone(|c| {
+        c.permits(waiting(1, Duration::from_millis(500)))
+            .no_timeout()
+    });
     let (inside, go_on) = (Gate::new(), Gate::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -85,12 +85,8 @@ fn a_call_waits_for_a_permit_and_its_wait_is_a_figure_of_its_own() {
 
 #[test]
 fn a_wait_that_is_over_is_a_refusal() {
-    let config = PermitConfig {
-        limit: 1,
-        max_wait: Duration::from_millis(5),
-        ..PermitConfig::default()
-    };
-    let (clock, _isolation, command) = alone(|c| c.permits(config).no_timeout());
+    let (clock, _isolation, command) =
+        alone(|c| c.permits(waiting(1, Duration::from_millis(5))).no_timeout());
     while_inside(&command, 1, || {
         std::thread::scope(|scope| {
             let sleepers = clock.sleepers();
@@ -139,14 +135,14 @@ fn an_adaptive_limit_follows_the_calls() {
 fn each_move_of_an_adaptive_limit_is_an_event_with_time_and_reason() {
     let (clock, moves) = (ManualClock::new(), Log::new());
     let log = moves.clone();
-    let isolation = Isolation::builder().clock(&clock);
-    let isolation = isolation.on_limit_move(move |change| {
-        let reason = change.reason.map(LimitReason::word);
-        let ms = change.at_nanos / 1_000_000;
-        let (key, from, to) = (&change.key, change.from, change.to);
-        log.push(format!("{key} {ms} ms: {from} to {to} {reason:?}"));
+    let isolation = isolated(|i| {
+        i.clock(&clock).on_limit_move(move |change| {
+            let reason = change.reason.map(LimitReason::word);
+            let ms = change.at_nanos / 1_000_000;
+            let (key, from, to) = (&change.key, change.from, change.to);
+            log.push(format!("{key} {ms} ms: {from} to {to} {reason:?}"));
+        })
     });
-    let isolation = isolation.build().unwrap();
     let limit = AdaptiveLimit {
         window: None,
         min: 1,
@@ -177,9 +173,7 @@ fn each_move_of_an_adaptive_limit_is_an_event_with_time_and_reason() {
     // A fixed limit does not move by itself, and a change of it is not a move.
     command.configure(|c| c.permits.limit = 7).unwrap();
     call();
-    command
-        .configure(|c| c.permits.adaptive = Some(limit.clone()))
-        .unwrap();
+    set(&command, |c| c.permits.adaptive = Some(limit.clone()));
     moves.wait_for(1);
     assert_eq!(moves.take(), ["a 3 ms: 7 to 20 Some(\"settings\")"]);
 }
@@ -192,9 +186,7 @@ fn a_limit_becomes_adaptive_and_fixed_again_while_it_is_used() {
         ..AdaptiveLimit::aimd()
     };
     let set = |adaptive: Option<AdaptiveLimit>| {
-        command
-            .configure(|c| c.permits.adaptive = adaptive)
-            .unwrap();
+        set(&command, |c| c.permits.adaptive = adaptive);
         command.snapshot().limit
     };
     let use_it = || {
@@ -273,15 +265,14 @@ fn a_command_with_threads_refuses_work_in_place() {
         run.store(true, Ordering::Relaxed);
         Ok(1)
     });
-    let Poll::Ready(Err(error)) = poll_once(pin!(future)) else {
-        panic!("a future would run outside of the bound");
-    };
+    let error = failed(
+        poll_once(pin!(future)),
+        "a future would run outside of the bound",
+    );
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
     assert!(!ran.load(Ordering::Relaxed));
     let hedge = Hedge::default();
     let hedged = hedge.run_async(command.call(), |call| call.run_async(|_| async { Ok(1) }));
-    let Poll::Ready(Err(error)) = poll_once(pin!(hedged)) else {
-        panic!("nor does one of two attempts");
-    };
+    let error = failed(poll_once(pin!(hedged)), "nor does one of two attempts");
     assert_eq!(error.cause(), &Cause::Rejected(Rejection::InPlace));
 }

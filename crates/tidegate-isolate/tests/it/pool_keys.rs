@@ -4,7 +4,9 @@
 use tidegate_isolate::{Bulkhead, Cause, Isolation, Key, Rejection};
 use tidegate_testkit::{Gate, Log, Rng, model, rounds};
 
-use crate::support::{builder, hold, made, pool, pool_of, still, with_properties};
+use crate::support::{
+    builder, hold, isolated, made, pool, pool_of, set_property, still, with_properties,
+};
 
 /// The pools of a program.
 #[derive(Clone, Copy, PartialEq)]
@@ -91,8 +93,7 @@ fn listeners_of_pools_agree_with_the_pools_whatever_comes_and_goes() {
     model(0..rounds(10) as u64, |rng| {
         let announced = Log::new();
         let note = announced.clone();
-        let isolation = Isolation::builder().on_pool_added(move |pool| note.push(pool.clone()));
-        let isolation = isolation.build().unwrap();
+        let isolation = isolated(|i| i.on_pool_added(move |pool| note.push(pool.clone())));
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 let (mut mine, isolation) = (rng.fork(), &isolation);
@@ -114,18 +115,14 @@ fn listeners_of_pools_agree_with_the_pools_whatever_comes_and_goes() {
 fn a_queue_size_of_zero_or_less_hands_over_to_a_thread_or_rejects() {
     for size in ["-1", "-2", "-2147483649", "0"] {
         let (properties, isolation) = with_properties();
-        properties
-            .set("hystrix.threadpool.a.maxQueueSize", size)
-            .unwrap();
+        set_property(&properties, "hystrix.threadpool.a.maxQueueSize", size);
         let command = made(builder("a").threads(pool_of(1, 7)), &isolation);
         let go_on = Gate::new();
         let held = hold(&command, &go_on);
         let refused = command.run(|_| Ok(1)).unwrap_err();
         assert_eq!(refused.cause(), &Cause::Rejected(Rejection::Pool), "{size}");
         assert_eq!(pool(&isolation).queued, 0);
-        properties
-            .set("hystrix.threadpool.a.maxQueueSize", "1")
-            .unwrap();
+        set_property(&properties, "hystrix.threadpool.a.maxQueueSize", "1");
         let queued = command.queue(|_| Ok(2));
         go_on.open();
         assert_eq!((held.wait().unwrap(), queued.wait().unwrap()), (0, 2));

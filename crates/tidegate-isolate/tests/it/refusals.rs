@@ -14,7 +14,10 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Counter, Gate, until};
 
-use crate::support::{alone, builder, cause, hold, made, poll_once, pool, pool_of, still, tunable};
+use crate::support::{
+    alone, builder, cause, failed, hold, isolated, made, poll_once, pool, pool_of, set,
+    set_property, still, touchy, tunable,
+};
 
 #[test]
 fn a_full_queue_and_a_reached_threshold_are_distinguished() {
@@ -27,9 +30,7 @@ fn a_full_queue_and_a_reached_threshold_are_distinguished() {
     assert_eq!(full.cause(), &Cause::Rejected(Rejection::Pool));
     assert!(full.to_string().contains("the queue is full"), "{full}");
     assert!(!full.events().contains(Event::ThresholdReached));
-    command
-        .configure(|c| c.pool.rejection_threshold = Some(1))
-        .unwrap();
+    set(&command, |c| c.pool.rejection_threshold = Some(1));
     let over = command.queue(|_| Ok(1)).wait().unwrap_err().failure();
     let over = over.expect("it was refused");
     assert_eq!(over.cause(), &Cause::Rejected(Rejection::Threshold));
@@ -45,9 +46,7 @@ fn a_full_queue_and_a_reached_threshold_are_distinguished() {
         (2, 1)
     );
     assert_eq!(totals.health_errors(), 2, "each counts once");
-    command
-        .configure(|c| c.pool.rejection_threshold = Some(2))
-        .unwrap();
+    set(&command, |c| c.pool.rejection_threshold = Some(2));
     let full = command.queue(|_| Ok(1));
     assert_eq!(
         cause(full),
@@ -85,12 +84,7 @@ fn permits_reserved_for_other_calls_are_a_cause_of_their_own() {
 
 #[test]
 fn a_closed_pool_says_nothing_of_the_dependency() {
-    let breaker = BreakerConfig {
-        window: BreakerWindow::Count(5),
-        min_calls: 1,
-        ..BreakerConfig::default()
-    };
-    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(1, 1)).breaker(breaker));
+    let (_clock, isolation, command) = alone(|c| c.threads(pool_of(1, 1)).breaker(touchy()));
     drop(isolation.shutdown(Duration::ZERO));
     for _ in 0..3 {
         let error = command.run(|_| Ok(1)).unwrap_err();
@@ -152,9 +146,11 @@ fn a_timeout_of_zero_says_what_to_do_instead() {
     let error = properties.set(name, "0").unwrap_err();
     let advice = "`execution.timeout.enabled` to false";
     assert!(error.reason().contains(advice), "{error}");
-    properties
-        .set("hystrix.command.a.execution.timeout.enabled", "false")
-        .unwrap();
+    set_property(
+        &properties,
+        "hystrix.command.a.execution.timeout.enabled",
+        "false",
+    );
     assert_eq!(command.config().timeout, None, "the advice works");
 }
 
@@ -255,9 +251,7 @@ fn a_late_future_whose_drop_panics_keeps_the_verdict_of_the_probe() {
             Ok(Bomb)
         }
     });
-    let Poll::Ready(Err(error)) = poll_once(pin!(call)) else {
-        panic!("it is too late");
-    };
+    let error = failed(poll_once(pin!(call)), "it is too late");
     assert!(error.is_timed_out(), "{error}");
     assert_eq!(command.snapshot().breaker, BreakerState::Open);
     // Never ready: it times out while it waits.
@@ -272,9 +266,7 @@ fn a_late_future_whose_drop_panics_keeps_the_verdict_of_the_probe() {
     assert!(poll_once(call.as_mut()).is_pending());
     clock.advance(TIMEOUT);
     clock.settle();
-    let Poll::Ready(Err(error)) = poll_once(call.as_mut()) else {
-        panic!("its time is over");
-    };
+    let error = failed(poll_once(call.as_mut()), "its time is over");
     assert!(error.is_timed_out(), "{error}");
     let snapshot = command.snapshot();
     assert_eq!((snapshot.breaker, snapshot.active), (BreakerState::Open, 0));
@@ -309,12 +301,12 @@ fn nothing_is_tried_again_after_the_end() {
 fn a_call_after_the_end_is_refused_before_anything_is_prepared_for_it() {
     let captured = Counter::new();
     let count = captured.clone();
-    let isolation = Isolation::builder().clock(ManualClock::new());
-    let isolation = isolation.propagator(move || {
-        count.hit();
-        || || ()
+    let isolation = isolated(|i| {
+        i.clock(ManualClock::new()).propagator(move || {
+            count.hit();
+            || || ()
+        })
     });
-    let isolation = isolation.build().unwrap();
     let command = made(builder("a").threads(pool_of(1, 0)), &isolation);
     drop(isolation.shutdown(Duration::from_secs(1)));
     let error = command.run(|_| Ok(1)).unwrap_err();

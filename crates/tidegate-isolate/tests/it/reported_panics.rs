@@ -12,7 +12,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Gate, WATCHDOG};
 
-use crate::support::{SECOND, builder, poll_once, pool_of};
+use crate::support::{SECOND, builder, poll_once, pool_of, set};
 
 /// The reports that the hook of an isolation received.
 #[derive(Clone, Default)]
@@ -73,9 +73,7 @@ fn a_listener_of_moves_that_panics_is_reported() {
     let (_clock, isolation, received) = reporting(listen);
     let command = builder("a").permits(3).build(&isolation).unwrap();
     let adaptive = || Some(AdaptiveLimit::aimd());
-    command
-        .configure(|c| c.permits.adaptive = adaptive())
-        .unwrap();
+    set(&command, |c| c.permits.adaptive = adaptive());
     received.wait_for("a: a hook panicked: 3 to 20");
     assert_eq!(command.snapshot().limit, 20);
 }

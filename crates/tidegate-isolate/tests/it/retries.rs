@@ -13,7 +13,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::{Bomb, Gate, block_on, until};
 
-use crate::support::{SECOND, alone, builder, made, poll_once};
+use crate::support::{SECOND, alone, builder, failed, made, poll_by, poll_once};
 
 type Call = tidegate_isolate::Call<u32, &'static str>;
 
@@ -144,9 +144,7 @@ fn of_two_attempts_that_fail_the_first_cause_is_kept() {
         "the second has no permit"
     );
     clock.jump(late);
-    let Poll::Ready(Err(error)) = poll_once(hedged.as_mut()) else {
-        panic!("both have failed");
-    };
+    let error = failed(poll_once(hedged.as_mut()), "both have failed");
     assert!(error.is_rejected(), "what failed first: {error}");
 }
 
@@ -179,15 +177,13 @@ fn a_future_is_tried_again_after_a_pause() {
         call.run_async(move |_| async move { if tried == 1 { Ok(7) } else { Err("not yet") } })
     }));
     let parker = Parker::new();
-    let waker = Waker::from(&parker);
-    let mut context = Context::from_waker(&waker);
-    assert!(answer.as_mut().poll(&mut context).is_pending());
+    assert!(poll_by(&parker, answer.as_mut()).is_pending());
     clock.advance(Duration::from_millis(9));
-    assert!(answer.as_mut().poll(&mut context).is_pending());
+    assert!(poll_by(&parker, answer.as_mut()).is_pending());
     assert_eq!(tries.load(Ordering::Relaxed), 1, "it pauses");
     clock.advance(Duration::from_millis(1));
     parker.park(None);
-    assert_eq!(answer.as_mut().poll(&mut context), Poll::Ready(Ok(7)));
+    assert_eq!(poll_by(&parker, answer.as_mut()), Poll::Ready(Ok(7)));
     let totals = command.snapshot().totals;
     assert_eq!((totals[Event::Failure], totals[Event::Retried]), (1, 1));
 }
@@ -224,9 +220,7 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_cancelled() {
         call.queue(work.clone()).cancel_on_drop()
     }));
     let parker = Parker::new();
-    let waker = Waker::from(&parker);
-    let mut context = Context::from_waker(&waker);
-    assert!(answer.as_mut().poll(&mut context).is_pending());
+    assert!(poll_by(&parker, answer.as_mut()).is_pending());
     until("the first attempt runs", || {
         tries.load(Ordering::Relaxed) >= 1
     });

@@ -4,11 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    BreakerConfig, BreakerState, BreakerWindow, Bulkhead, Event, Isolation, Origin, PropertySource,
-    Settings,
+    BreakerConfig, BreakerState, BreakerWindow, Bulkhead, Event, Origin, PropertySource, Settings,
 };
 
-use crate::support::{alone, builder, made, pool_of, tunable, with_properties};
+use crate::support::{alone, builder, isolated, made, pool_of, set, tunable, with_properties};
 
 const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 const TIMEOUT: &str = "execution.isolation.thread.timeoutInMilliseconds";
@@ -70,9 +69,7 @@ fn the_settings_of_a_pool_are_listed_once_it_exists() {
         (settings.pool.as_ref(), settings.get("coreSize")),
         (None, None)
     );
-    command
-        .configure(|c| c.bulkhead = Bulkhead::Threads)
-        .unwrap();
+    set(&command, |c| c.bulkhead = Bulkhead::Threads);
     let name = "hystrix.threadpool.a.coreSize";
     properties.set(name, "4").unwrap();
     let settings = command.settings();
@@ -142,8 +139,7 @@ impl PropertySource for Fixed {
 #[test]
 fn a_value_that_was_refused_is_not_in_force() {
     let source = Fixed(Arc::new(Mutex::new("5")));
-    let isolation = Isolation::builder().properties(source.clone());
-    let isolation = isolation.build().unwrap();
+    let isolation = isolated(|i| i.properties(source.clone()));
     let command = builder("a").build(&isolation).unwrap();
     *source.0.lock().unwrap() = "many";
     command.configure(|c| c.log_enabled = false).unwrap();

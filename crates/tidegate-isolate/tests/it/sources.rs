@@ -9,12 +9,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    Cause, ChangeListener, ConfigError, Isolation, PermitConfig, Properties, PropertySource,
-    Rejection,
+    Cause, ChangeListener, ConfigError, Isolation, Properties, PropertySource, Rejection,
 };
 use tidegate_testkit::Gate;
 
-use crate::support::{Numbers, builder, made, poll_once, still, while_inside, with_properties};
+use crate::support::{
+    Numbers, builder, failed, made, poll_once, still, waiting, while_inside, with_properties,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const LIMIT: &str = "hystrix.command.a.execution.isolation.semaphore.maxConcurrentRequests";
@@ -130,17 +131,10 @@ fn a_listener_of_properties_may_change_them() {
     assert_eq!(a.config().permits.limit, 3);
 }
 
-fn patient() -> PermitConfig {
-    PermitConfig {
-        max_wait: HOUR,
-        ..PermitConfig::from(1)
-    }
-}
-
 #[test]
 fn callers_that_wait_are_served_after_waiting_was_switched_off() {
     let isolation = Isolation::builder().build().unwrap();
-    let a = made(builder("a").permits(patient()), &isolation);
+    let a = made(builder("a").permits(waiting(1, HOUR)), &isolation);
     let mut waits = pin!(a.run_async(|_| async { Ok(1) }));
     while_inside(&a, 1, || {
         assert!(poll_once(waits.as_mut()).is_pending());
@@ -162,7 +156,10 @@ impl Wake for OpensOnDrop {
 #[test]
 fn callers_that_wait_for_a_permit_are_woken_by_the_shutdown() {
     let (clock, isolation) = still();
-    let a = made(builder("a").permits(patient()).no_timeout(), &isolation);
+    let a = made(
+        builder("a").permits(waiting(1, HOUR)).no_timeout(),
+        &isolation,
+    );
     let woken = Gate::new();
     let waker = Waker::from(Arc::new(OpensOnDrop(woken.clone())));
     let closed = Cause::Rejected(Rejection::Closed);
@@ -181,9 +178,7 @@ fn callers_that_wait_for_a_permit_are_woken_by_the_shutdown() {
             assert_eq!(error.cause(), &closed);
         });
         woken.wait();
-        let Poll::Ready(Err(error)) = poll_once(waits) else {
-            panic!("nothing would wake it any more");
-        };
+        let error = failed(poll_once(waits), "nothing would wake it any more");
         assert_eq!(error.cause(), &closed);
         // A future that comes later could not be woken at the end of its wait.
         let late = pin!(a.run_async(|_| async { Ok(1) }));

@@ -1,14 +1,16 @@
 //! Helpers that the tests share.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::ManualClock;
+use tidegate_core::{ManualClock, Parker};
 use tidegate_isolate::{
-    Call, CallHandle, Cause, Command, CommandBuilder, CommandError, Event, EventSet, Isolation,
-    PoolConfig, PoolSnapshot, Properties,
+    BreakerConfig, BreakerWindow, Call, CallHandle, Cause, Command, CommandBuilder, CommandConfig,
+    CommandError, Event, EventSet, Isolation, IsolationBuilder, PermitConfig, PoolConfig,
+    PoolSnapshot, Properties,
 };
 use tidegate_promise::Completion;
 use tidegate_testkit::Gate;
@@ -22,9 +24,26 @@ pub(crate) type Answer = Completion<u32, CommandError<&'static str>>;
 
 /// Builds an isolation on a clock that stands still.
 pub(crate) fn still() -> (ManualClock, Isolation) {
+    still_with(|i| i)
+}
+
+/// Builds an isolation with parts of the test.
+pub(crate) fn isolated(with: impl FnOnce(IsolationBuilder) -> IsolationBuilder) -> Isolation {
+    with(Isolation::builder()).build().unwrap()
+}
+
+/// Like [`isolated`], on a clock that stands still.
+pub(crate) fn still_with(
+    with: impl FnOnce(IsolationBuilder) -> IsolationBuilder,
+) -> (ManualClock, Isolation) {
     let clock = ManualClock::new();
-    let isolation = Isolation::builder().clock(&clock).build().unwrap();
+    let isolation = isolated(|i| with(i.clock(&clock)));
     (clock, isolation)
+}
+
+/// Changes the settings of a command.
+pub(crate) fn set(command: &Numbers, change: impl FnOnce(&mut CommandConfig)) {
+    command.configure(change).unwrap();
 }
 
 /// Builds a command with key `a` in an isolation of its own, on a clock that stands still.
@@ -41,11 +60,24 @@ pub(crate) fn alone_in(
     (clock, isolation, command)
 }
 
+/// Builds a command with this many threads, whose work is interrupted when its call is cancelled.
+pub(crate) fn interruptible(threads: usize) -> (ManualClock, Isolation, Numbers) {
+    alone(|c| {
+        c.threads(pool_of(threads, 8))
+            .no_timeout()
+            .configure(|c| c.interrupt_on_cancel = true)
+    })
+}
+
 /// Builds an isolation with properties that can be set.
 pub(crate) fn with_properties() -> (Properties, Isolation) {
     let properties = Properties::new();
-    let isolation = Isolation::builder().properties(properties.clone());
-    (properties, isolation.build().unwrap())
+    let isolation = isolated(|i| i.properties(properties.clone()));
+    (properties, isolation)
+}
+
+pub(crate) fn set_property(properties: &Properties, name: &str, value: &str) {
+    properties.set(name, value).unwrap();
 }
 
 /// Builds a command with key `a` in an isolation with properties.
@@ -66,7 +98,11 @@ pub(crate) fn builder(key: &str) -> Builder {
     Command::builder(key).group("tests")
 }
 
-pub(crate) fn made(builder: Builder, isolation: &Isolation) -> Numbers {
+pub(crate) fn made<T, E>(builder: CommandBuilder<T, E>, isolation: &Isolation) -> Command<T, E>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+{
     builder.build(isolation).unwrap()
 }
 
@@ -79,6 +115,23 @@ pub(crate) fn pool_of(core: usize, queue: usize) -> PoolConfig {
     }
 }
 
+/// Returns settings with this many permits, for which a caller waits for a time.
+pub(crate) fn waiting(limit: usize, max_wait: Duration) -> PermitConfig {
+    PermitConfig {
+        max_wait,
+        ..PermitConfig::from(limit)
+    }
+}
+
+/// Returns a breaker that opens with the first failure, for five seconds.
+pub(crate) fn touchy() -> BreakerConfig {
+    BreakerConfig {
+        window: BreakerWindow::Count(5),
+        min_calls: 1,
+        ..BreakerConfig::default()
+    }
+}
+
 /// Returns the snapshot of the only pool.
 pub(crate) fn pool(isolation: &Isolation) -> PoolSnapshot {
     isolation.pool_snapshots().remove(0)
@@ -86,9 +139,14 @@ pub(crate) fn pool(isolation: &Isolation) -> PoolSnapshot {
 
 /// Starts a call, waits until its work is running, and keeps it running until the gate opens.
 pub(crate) fn hold(command: &Numbers, until: &Gate) -> Answer {
+    hold_call(command.call(), until)
+}
+
+/// Like [`hold`], with a call that has settings of its own.
+pub(crate) fn hold_call(call: Call<u32, &'static str>, until: &Gate) -> Answer {
     let inside = Gate::new();
     let (mine, until) = (inside.clone(), until.clone());
-    let answer = command.queue(move |_| {
+    let answer = call.queue(move |_| {
         mine.open();
         until.wait();
         Ok(0)
@@ -133,6 +191,20 @@ pub(crate) fn cause(answer: Answer) -> Cause<&'static str> {
 
 pub(crate) fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Polls a future that wakes this parker.
+pub(crate) fn poll_by<F: Future + ?Sized>(parker: &Parker, future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(&Waker::from(parker)))
+}
+
+/// Returns the error of a future that must have failed, for the reason given.
+#[track_caller]
+pub(crate) fn failed<T: Debug, E: Debug>(polled: Poll<Result<T, E>>, why: &str) -> E {
+    match polled {
+        Poll::Ready(Err(error)) => error,
+        other => panic!("{why}: {other:?}"),
+    }
 }
 
 /// Returns every event that was counted, with its count.

@@ -14,7 +14,9 @@ use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_testkit::{Counter, DropCount, Gate, Log, explode, until};
 
 use super::{others_go_on, queue_up};
-use crate::support::{Answer, Numbers, SECOND, builder, cause, hold, made, pool_of, with_handle};
+use crate::support::{
+    Answer, Numbers, SECOND, builder, cause, hold, isolated, made, pool_of, with_handle,
+};
 
 /// The isolation, for parts that use it.
 type Cell = Arc<OnceLock<Isolation>>;
@@ -86,8 +88,7 @@ fn built(
     cell: &Cell,
     strategy: impl Fn(&Key) -> ConcurrencyStrategy + Send + Sync + 'static,
 ) -> Isolation {
-    let isolation = Isolation::builder().on_unhandled(|_, _| ());
-    let isolation = isolation.concurrency_strategy(strategy).build().unwrap();
+    let isolation = isolated(|i| i.on_unhandled(|_, _| ()).concurrency_strategy(strategy));
     cell.set(isolation.clone()).unwrap();
     isolation
 }
@@ -358,17 +359,17 @@ fn an_executor_that_ends_first_rejects_and_nothing_hangs() {
             .build()
             .unwrap();
         let lent = shared.clone();
-        let isolation = Isolation::builder().on_unhandled(|_, _| ());
-        let isolation = isolation.concurrency_strategy(move |_| {
-            let (lent, odd) = (lent.clone(), AtomicBool::new(false));
-            ConcurrencyStrategy::default().executor(move |task| {
-                match odd.fetch_xor(true, Ordering::Relaxed) {
-                    true => Err(Rejected::new(task, tidegate_core::RejectReason::Full)),
-                    false => lent.execute_task(task),
-                }
+        let isolation = isolated(|i| {
+            i.on_unhandled(|_, _| ()).concurrency_strategy(move |_| {
+                let (lent, odd) = (lent.clone(), AtomicBool::new(false));
+                ConcurrencyStrategy::default().executor(move |task| {
+                    match odd.fetch_xor(true, Ordering::Relaxed) {
+                        true => Err(Rejected::new(task, tidegate_core::RejectReason::Full)),
+                        false => lent.execute_task(task),
+                    }
+                })
             })
         });
-        let isolation = isolation.build().unwrap();
         let command = made(
             builder("a").threads(pool_of(2, 20)).no_timeout(),
             &isolation,

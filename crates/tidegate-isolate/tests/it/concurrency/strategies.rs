@@ -9,15 +9,16 @@ use tidegate_testkit::{Gate, Log};
 
 use super::queues::Ranked;
 use super::{others_go_on, queue_up};
-use crate::support::{Numbers, builder, hold, made, pool, pool_of};
+use crate::support::{Numbers, builder, hold, isolated, made, pool, pool_of, set};
 
 #[test]
 fn a_strategy_that_panics_refuses_the_command_that_needs_it() {
-    let isolation = Isolation::builder().concurrency_strategy(|pool: &Key| match &**pool {
-        "a" => panic!("on purpose"),
-        _ => ConcurrencyStrategy::default(),
+    let isolation = isolated(|i| {
+        i.concurrency_strategy(|pool: &Key| match &**pool {
+            "a" => panic!("on purpose"),
+            _ => ConcurrencyStrategy::default(),
+        })
     });
-    let isolation = isolation.build().unwrap();
     let error = builder("a").threads(pool_of(1, 1)).build(&isolation);
     let error = error.unwrap_err();
     assert_eq!(
@@ -48,9 +49,9 @@ fn a_strategy_may_use_the_isolation_and_serves_a_live_change() {
     isolation.set(built.build().unwrap()).unwrap();
     let isolation = isolation.get().unwrap();
     let command = builder("a").no_timeout().build(isolation).unwrap();
-    command
-        .configure(|c| (c.bulkhead, c.pool) = (Bulkhead::Threads, pool_of(1, 5)))
-        .unwrap();
+    set(&command, |c| {
+        (c.bulkhead, c.pool) = (Bulkhead::Threads, pool_of(1, 5))
+    });
     assert_has_ranked_queue(&command);
 }
 
@@ -58,19 +59,20 @@ fn a_strategy_may_use_the_isolation_and_serves_a_live_change() {
 fn only_a_pool_that_is_created_asks_the_strategy() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let isolation = Isolation::builder().concurrency_strategy(move |_| {
-        count.fetch_add(1, Ordering::Relaxed);
-        ConcurrencyStrategy::default()
+    let isolation = isolated(|i| {
+        i.concurrency_strategy(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            ConcurrencyStrategy::default()
+        })
     });
-    let isolation = isolation.build().unwrap();
     let permits = builder("a").pool("p").build(&isolation).unwrap();
     permits.configure(|c| c.fallback_permits = 3).unwrap();
     assert_eq!(asked.load(Ordering::Relaxed), 0, "permits need no pool");
     let threads = made(builder("b").pool("p").threads(pool_of(1, 1)), &isolation);
     assert_eq!(asked.load(Ordering::Relaxed), 1);
-    permits
-        .configure(|c| (c.bulkhead, c.pool) = (Bulkhead::Threads, pool_of(1, 1)))
-        .unwrap();
+    set(&permits, |c| {
+        (c.bulkhead, c.pool) = (Bulkhead::Threads, pool_of(1, 1))
+    });
     assert_eq!(asked.load(Ordering::Relaxed), 1, "the pool exists");
     assert_eq!(threads.run(|_| Ok(1)), Ok(1));
 }
@@ -134,9 +136,9 @@ fn a_pool_that_is_removed_during_a_change_is_made_of_the_parts_of_the_program() 
     let _pool = threads.build(isolation).unwrap();
     let command = made(builder("a").pool("p").no_timeout(), isolation);
     is_due.store(true, Ordering::Relaxed);
-    command
-        .configure(|c| (c.bulkhead, c.pool) = (Bulkhead::Threads, pool_of(1, 5)))
-        .unwrap();
+    set(&command, |c| {
+        (c.bulkhead, c.pool) = (Bulkhead::Threads, pool_of(1, 5))
+    });
     assert!(!is_due.load(Ordering::Relaxed));
     assert_has_ranked_queue(&command);
 }

@@ -33,10 +33,8 @@ fn threads_come_from_the_factory_of_the_program() {
         count.fetch_add(1, Ordering::Relaxed);
         std::thread::Builder::new().spawn(|| job.run()).map(drop)
     }));
-    let command = builder("a")
-        .threads(pool_of(2, 2))
-        .build(&isolation)
-        .unwrap();
+    let command = builder("a").threads(pool_of(2, 2));
+    let command = command.build(&isolation).unwrap();
     let go_on = Gate::new();
     let held = [hold(&command, &go_on), hold(&command, &go_on)];
     assert_eq!(made.load(Ordering::Relaxed), 2);

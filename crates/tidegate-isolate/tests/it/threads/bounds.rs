@@ -8,7 +8,7 @@ use tidegate_isolate::{AdaptiveLimit, Cause, Event, Growth, PoolConfig, Rejectio
 use tidegate_testkit::{Gate, until};
 
 use super::kit::{alone, still};
-use crate::support::{SECOND, builder, cause, counted, hold, made, pool, pool_of};
+use crate::support::{SECOND, builder, cause, counted, hold, made, pool, pool_of, set};
 
 #[test]
 fn runs_on_a_thread_of_the_pool() {
@@ -92,14 +92,10 @@ fn the_live_bound_of_the_queue_is_exact() {
         }
     });
     assert_eq!((refused.into_inner(), pool(&isolation).queued), (18, 2));
-    command
-        .configure(|c| c.pool.rejection_threshold = Some(3))
-        .unwrap();
+    set(&command, |c| c.pool.rejection_threshold = Some(3));
     let third = command.queue(|_| Ok(1));
     assert!(!third.is_done(), "the bound is live");
-    command
-        .configure(|c| c.pool.rejection_threshold = None)
-        .unwrap();
+    set(&command, |c| c.pool.rejection_threshold = None);
     assert!(!command.queue(|_| Ok(1)).is_done(), "up to the queue's own");
     go_on.open();
     assert_eq!(third.wait().unwrap(), 1);

@@ -4,7 +4,7 @@ use tidegate_isolate::{Cause, Criticality, Event, Partitions, PoolConfig, Reject
 use tidegate_testkit::{Gate, until};
 
 use super::kit::alone;
-use crate::support::{cause, hold, pool, pool_of};
+use crate::support::{cause, hold, pool, pool_of, set};
 
 #[test]
 fn what_matters_more_displaces_what_matters_less() {
@@ -65,9 +65,7 @@ fn what_is_reserved_of_a_pool_is_not_taken_by_others() {
     };
     let error = command.configure(|c| c.pool.partitions = too_much);
     assert_eq!(error.unwrap_err().property(), "partitions");
-    command
-        .configure(|c| c.pool.partitions = Partitions::default())
-        .unwrap();
+    set(&command, |c| c.pool.partitions = Partitions::default());
     let go_on = Gate::new();
     let _held = [hold(&command, &go_on), hold(&command, &go_on)];
     assert!(!call(Criticality::Normal).is_done(), "it is live");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_isolate::{Cause, Event, PoolConfig, QueueDiscipline, Rejection};
 use tidegate_testkit::{Gate, Log};
 
-use crate::support::{alone, cause, hold, pool, pool_of};
+use crate::support::{alone, cause, hold, pool, pool_of, set};
 
 #[test]
 fn codel_rejects_long_waiters_and_notifies_them() {
@@ -58,9 +58,9 @@ fn the_discipline_is_live() {
         })
     });
     let after = Duration::from_millis(5);
-    command
-        .configure(|c| c.pool.discipline = QueueDiscipline::LifoUnderOverload { after })
-        .unwrap();
+    set(&command, |c| {
+        c.pool.discipline = QueueDiscipline::LifoUnderOverload { after }
+    });
     clock.jump(Duration::from_millis(6));
     go_on.open();
     for answer in queued {

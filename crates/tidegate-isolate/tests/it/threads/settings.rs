@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tidegate_core::{OnUnhandled, Unhandled};
-use tidegate_isolate::{Bulkhead, Isolation, PoolConfig, Properties, WindowConfig};
+use tidegate_isolate::{Bulkhead, PoolConfig, Properties, WindowConfig};
 use tidegate_testkit::Log;
 
-use crate::support::{alone, builder, pool, pool_of, with_properties};
+use crate::support::{alone, builder, isolated, pool, pool_of, set, set_property, with_properties};
 
 #[test]
 fn the_effective_maximum_follows_the_divergence() {
@@ -21,9 +21,9 @@ fn the_effective_maximum_follows_the_divergence() {
         (2, Some(3), Some(true), 3),
         (2, Some(3), Some(false), 2),
     ] {
-        command
-            .configure(|c| (c.pool.core, c.pool.max, c.pool.may_diverge) = (core, max, may_diverge))
-            .unwrap();
+        set(&command, |c| {
+            (c.pool.core, c.pool.max, c.pool.may_diverge) = (core, max, may_diverge)
+        });
         let pool = pool(&isolation);
         assert_eq!(
             (pool.core, pool.max),
@@ -38,18 +38,14 @@ fn pool_properties_are_pushed() {
     let (properties, isolation) = with_properties();
     let command = builder("a").configure(|c| c.bulkhead = Bulkhead::Threads);
     let _command = command.build(&isolation).unwrap();
-    properties
-        .set("hystrix.threadpool.a.coreSize", "20")
-        .unwrap();
+    set_property(&properties, "hystrix.threadpool.a.coreSize", "20");
     assert_eq!((pool(&isolation).core, pool(&isolation).max), (20, 20));
     let error = properties
         .set("hystrix.threadpool.a.coreSize", "0")
         .unwrap_err();
     assert_eq!(error.property(), "coreSize");
     assert_eq!(pool(&isolation).core, 20);
-    properties
-        .set("hystrix.threadpool.a.coreSize", "3")
-        .unwrap();
+    set_property(&properties, "hystrix.threadpool.a.coreSize", "3");
     assert_eq!((pool(&isolation).core, pool(&isolation).max), (3, 3));
 }
 
@@ -96,8 +92,7 @@ fn a_maximum_without_effect_is_reported_once_for_each_pool() {
         }
     });
     let properties = Properties::new();
-    let isolation = Isolation::builder().properties(properties.clone());
-    let isolation = isolation.report_to(hook.clone()).build().unwrap();
+    let isolation = isolated(|i| i.properties(properties.clone()).report_to(hook.clone()));
     let build = |key: &str| {
         let command = builder(key).pool("one").threads(pool_of(4, 0));
         command.build(&isolation).unwrap()
