@@ -10,8 +10,8 @@ use tidegate_isolate::{
 };
 
 use crate::support::{
-    Numbers, SECOND, alone, builder, isolated, made, pool, pool_of, set, set_property, still,
-    tunable, with_properties,
+    Builder, Numbers, SECOND, alone, builder, isolated, made, pool, pool_of, set, set_property,
+    still, tunable, with_properties,
 };
 
 #[test]
@@ -271,34 +271,31 @@ fn forced_states_come_and_go_live() {
 #[test]
 fn builders_are_checked() {
     let (_clock, isolation) = still();
-    let rate = |calls| RateConfig {
-        calls,
-        per: Duration::from_millis(1),
-        burst: 1,
-    };
-    let built: [Result<Numbers, ConfigError>; 9] = [
-        builder("a").rate(rate(0)).build(&isolation),
-        builder("a").rate(rate(1_000_001)).build(&isolation),
-        builder("a")
-            .configure(|c| c.pool.core = 10_001)
-            .build(&isolation),
-        builder("a")
-            .configure(|c| c.metrics.counts.buckets = 10_001)
-            .build(&isolation),
-        builder("a").permits(0).build(&isolation),
-        builder("a").timeout(Duration::ZERO).build(&isolation),
-        builder("a")
-            .configure(|c| c.pool.core = 0)
-            .build(&isolation),
-        builder("a")
-            .configure(|c| c.fallback_permits = 0)
-            .build(&isolation),
-        builder("a")
-            .configure(|c| c.breaker.probes = 0)
-            .build(&isolation),
+    const fn rate(calls: u32) -> RateConfig {
+        let per = Duration::from_millis(1);
+        RateConfig {
+            calls,
+            per,
+            burst: 1,
+        }
+    }
+    type Change = fn(Builder) -> Builder;
+    let wrong: [(&str, Change); 9] = [
+        ("no calls", |c| c.rate(rate(0))),
+        ("many calls", |c| c.rate(rate(1_000_001))),
+        ("many threads", |c| c.configure(|c| c.pool.core = 10_001)),
+        ("many buckets", |c| {
+            c.configure(|c| c.metrics.counts.buckets = 10_001)
+        }),
+        ("no permits", |c| c.permits(0)),
+        ("no time", |c| c.timeout(Duration::ZERO)),
+        ("no threads", |c| c.configure(|c| c.pool.core = 0)),
+        ("no fallbacks", |c| c.configure(|c| c.fallback_permits = 0)),
+        ("no probes", |c| c.configure(|c| c.breaker.probes = 0)),
     ];
-    for error in built {
-        assert_eq!(error.unwrap_err().key(), "a");
+    for (what, with) in wrong {
+        let built = with(builder("a")).build(&isolation);
+        assert_eq!(built.expect_err(what).key(), "a", "{what}");
     }
     let config = PermitConfig {
         limit: 5,

@@ -164,42 +164,29 @@ fn a_short_circuit_has_only_start_and_error() {
 #[test]
 fn a_hook_that_refuses_the_start_ends_the_call_without_a_fallback() {
     let refuse = |at: CallStage| {
-        Isolation::builder()
-            .hook(move |stage: CallStage, _: &Key| {
-                if stage == at {
-                    Err("not today".to_owned())
-                } else {
-                    Ok(())
-                }
+        let isolation = isolated(|i| {
+            i.hook(move |stage: CallStage, _: &Key| match stage == at {
+                true => Err("not today".to_owned()),
+                false => Ok(()),
             })
-            .build()
-            .unwrap()
+        });
+        made(builder("a").fallback(|_| Ok(1)), &isolation)
     };
-    let isolation = refuse(CallStage::Start);
-    let command = builder("a").fallback(|_| Ok(1)).build(&isolation).unwrap();
+    let command = refuse(CallStage::Start);
     let error = command.run(|_| panic!("must not run")).unwrap_err();
     assert_eq!(error.cause(), &Cause::Hook("not today".into()));
     assert_eq!(error.fallback(), None);
 
-    let isolation = refuse(CallStage::ExecutionStart);
-    let command = builder("a").fallback(|_| Ok(1)).build(&isolation).unwrap();
-    assert_eq!(
-        command.run(|_| panic!("must not run")),
-        Ok(1),
-        "as if the work had failed"
-    );
+    let command = refuse(CallStage::ExecutionStart);
+    let answer = command.run(|_| panic!("must not run"));
+    assert_eq!(answer, Ok(1), "as if the work had failed");
 
-    let isolation = refuse(CallStage::FallbackStart);
-    let command = builder("a").fallback(|_| Ok(1)).build(&isolation).unwrap();
-    let error = command.run(|_| Err("no")).unwrap_err();
-    assert_eq!(
-        error.fallback(),
-        Some(&FallbackError::Panicked("not today".into()))
-    );
+    let error = refuse(CallStage::FallbackStart).run(|_| Err("no"));
+    let panicked = FallbackError::Panicked("not today".into());
+    assert_eq!(error.unwrap_err().fallback(), Some(&panicked));
 
-    let isolation = refuse(CallStage::Success);
-    let command = builder("a").build(&isolation).unwrap();
-    assert_eq!(command.run(|_| Ok(1)), Ok(1), "an observer cannot refuse");
+    let answer = refuse(CallStage::Success).run(|_| Ok(2));
+    assert_eq!(answer, Ok(2), "an observer cannot refuse");
 }
 
 #[test]
