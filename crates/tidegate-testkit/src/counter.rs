@@ -14,8 +14,7 @@ use crate::watched::{WATCHDOG, Watched};
 ///
 /// let runs = Counter::new();
 /// for _ in 0..3 {
-///     let runs = runs.clone();
-///     std::thread::spawn(move || runs.hit());
+///     std::thread::spawn(runs.hits());
 /// }
 /// runs.wait_for(3);
 /// assert_eq!(runs.count(), 3);
@@ -30,6 +29,20 @@ impl Counter {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Creates a counter at zero, and returns it twice: one for a test, the other for what it
+    /// observes.
+    #[must_use]
+    pub fn pair() -> (Self, Self) {
+        let counter = Self::new();
+        (counter.clone(), counter)
+    }
+
+    /// Returns a closure that counts its calls.
+    pub fn hits(&self) -> impl Fn() + Clone + Send + Sync + use<> {
+        let counter = self.clone();
+        move || counter.note()
     }
 
     /// Increments the counter and returns the new count, which no other call returns.

@@ -13,9 +13,8 @@ use crate::watched::{WATCHDOG, Watched};
 /// use tidegate_testkit::Gate;
 ///
 /// let gate = Gate::new();
-/// let (worker, opens) = (gate.clone(), gate.clone());
-/// let worker = std::thread::spawn(move || worker.wait());
-/// opens.open();
+/// let worker = std::thread::spawn(gate.waits());
+/// gate.open();
 /// worker.join().expect("it does not panic");
 /// assert!(gate.is_open());
 /// ```
@@ -29,6 +28,25 @@ impl Gate {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Creates a closed gate, and returns it twice: one to open it, the other to wait for it.
+    #[must_use]
+    pub fn pair() -> (Self, Self) {
+        let gate = Self::new();
+        (gate.clone(), gate)
+    }
+
+    /// Returns a closure that opens the gate.
+    pub fn opens(&self) -> impl Fn() + Clone + Send + Sync + use<> {
+        let gate = self.clone();
+        move || gate.open()
+    }
+
+    /// Returns a closure that waits until the gate is open.
+    pub fn waits(&self) -> impl Fn() + Clone + Send + Sync + use<> {
+        let gate = self.clone();
+        move || gate.wait()
     }
 
     /// Opens the gate for all current and later waiters. What this thread did before happens

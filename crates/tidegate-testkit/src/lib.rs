@@ -9,6 +9,7 @@
 //! | hold a thread at a point until another has reached its own | [`Gate`] |
 //! | count events, and wait for the n-th | [`Counter`] |
 //! | record events in order | [`Log`] |
+//! | have a closure that opens a gate, waits at it, counts or records | [`Gate::opens`], [`Gate::waits`], [`Counter::hits`], [`Log::pushes`] |
 //! | receive events and spans of `tracing` | [`Recorder`] |
 //! | wait for a condition that none of these reports | [`until`], [`until_some`] |
 //! | wait for a future | [`block_on`] |

@@ -47,6 +47,15 @@ impl<E> Log<E> {
         self.events.update(|events| events.push(event));
     }
 
+    /// Returns a closure that appends this event each time.
+    pub fn pushes(&self, event: E) -> impl Fn() + Clone + Send + Sync + use<E>
+    where
+        E: Clone + Send + Sync,
+    {
+        let log = self.clone();
+        move || log.push(event.clone())
+    }
+
     /// Removes and returns all events, oldest first.
     #[must_use]
     pub fn take(&self) -> Vec<E> {
@@ -59,8 +68,7 @@ impl<E> Log<E> {
     ///
     /// ```
     /// let log = tidegate_testkit::Log::new();
-    /// let worker = log.clone();
-    /// std::thread::spawn(move || worker.push("done"));
+    /// std::thread::spawn(log.pushes("done"));
     /// log.wait_for(1);
     /// assert_eq!(log.take(), ["done"]);
     /// ```
