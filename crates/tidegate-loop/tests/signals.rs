@@ -39,8 +39,7 @@ fn a_signal_before_the_loop_starts_is_remembered_and_so_is_a_repeated_one() {
 #[test]
 fn all_waiters_get_a_signal_and_a_cancelled_one_leaves() {
     let home = EventLoop::builder("home").build().unwrap();
-    let log = Log::new();
-    let heard = log.clone();
+    let (log, heard) = Log::pair();
     signal::user1().finally(move |outcome| {
         if let Outcome::Success(received) = outcome {
             heard.push(received.name());

@@ -158,8 +158,7 @@ fn dropping_handles_does_not_shut_it_down() {
     let (home, clock) = global();
     let executor = home.executor();
     drop(home);
-    let ran = Gate::new();
-    let open = ran.clone();
+    let (ran, open) = Gate::pair();
     executor
         .execute(tidegate_core::Task::new(move || open.open()))
         .unwrap();
@@ -227,8 +226,7 @@ fn a_panic_does_not_hurt_the_thread() {
 fn a_loop_that_ends_is_inactive_too() {
     let home = EventLoop::builder("home").build().unwrap();
     let log = Log::new();
-    let seen = log.clone();
-    home.submit(move || seen.push(1)).unwrap().wait().unwrap();
+    home.submit(log.pushes(1)).unwrap().wait().unwrap();
     home.shutdown(Quiet::none(SECOND)).wait().unwrap();
     assert_eq!(home.await_inactivity(SECOND * 60), Ok(true));
 }

@@ -13,7 +13,7 @@ use tidegate_loop::{
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, WaitError};
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Gate, has};
 
 use crate::{SECOND, end, hold, home, on};
 
@@ -37,10 +37,7 @@ fn a_quiet_period_longer_than_the_timeout() {
     let why = home.shutdown(quiet).wait().unwrap_err();
     let why = why.failure().unwrap();
     assert_eq!(why, ShutdownError::BadQuiet(quiet));
-    assert!(
-        why.to_string()
-            .contains("raise the timeout or lower the period")
-    );
+    has(why.to_string(), ["raise the timeout or lower the period"]);
     assert!(!home.is_shutting_down());
     end(&home);
 }
@@ -130,10 +127,7 @@ fn a_wait_on_the_own_loop() {
     let why = refusal(waited.unwrap().wait().unwrap());
     assert_eq!(why.names(), ["home", "home"]);
     let sentence = why.to_string();
-    assert!(
-        sentence.contains("home, an event loop, must not block"),
-        "{sentence}"
-    );
+    has(&sentence, ["home, an event loop, must not block"]);
     assert!(sentence.contains("listen to the completion or await it instead"));
     let handle = home.clone();
     let allowed = home.submit(move || Blocking::allow(|| handle.submit(|| ()).unwrap().wait()));

@@ -12,8 +12,8 @@ use tidegate_pool::{
 use tidegate_promise::promise_on;
 use tidegate_testkit::{Counter, Gate, Log, Stop};
 
+use crate::on;
 use crate::strategies::Kind;
-use crate::{hits, on};
 
 /// Returns a pool with one core thread that queues `queue` jobs before it grows to `max`.
 fn queue_first(clock: &ManualClock, max: usize, queue: usize) -> WorkerPool {
@@ -46,7 +46,7 @@ fn a_roaming_loop_starts_over_a_busy_core_thread() {
     let home = home.build_roaming(&config).unwrap();
     let ran = Counter::new();
     // A task that may block would become a job of the pool and wait for the busy core thread.
-    let task = Task::non_blocking(hits(ran.clone()));
+    let task = Task::non_blocking(ran.hits());
     Executor::execute(&home, task).unwrap();
     ran.wait_for(1);
     gate.open();
@@ -62,7 +62,7 @@ fn a_loop_that_only_produces_starts_over_a_busy_core_thread() {
     let home = EventLoop::builder("home").clock(&clock);
     let home = home.build_roaming(&config).unwrap();
     let ran = Counter::new();
-    Executor::execute(&home, Task::non_blocking(hits(ran.clone()))).unwrap();
+    Executor::execute(&home, Task::non_blocking(ran.hits())).unwrap();
     ran.wait_for(1);
     gate.open();
 }
@@ -76,13 +76,10 @@ fn a_full_queue_does_not_keep_a_loop_that_only_produces_from_starting() {
     let home = EventLoop::builder("home").clock(&clock);
     let home = home.build_roaming(&config).unwrap();
     let gate = Gate::new();
-    let busy = || {
-        let until = gate.clone();
-        pool.execute(move || until.wait())
-    };
+    let busy = || pool.execute(gate.waits());
     while busy().is_ok() {}
     let ran = Counter::new();
-    Executor::execute(&home, Task::non_blocking(hits(ran.clone()))).unwrap();
+    Executor::execute(&home, Task::non_blocking(ran.hits())).unwrap();
     gate.open();
     ran.wait_for(1);
 }
@@ -100,7 +97,7 @@ fn caller_runs_does_not_run_the_helper_of_a_loop() {
         assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
         let gate = hold_thread(&pool);
         let ran = Counter::new();
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
         assert_eq!(home.submit(|| 8).unwrap().wait().unwrap(), 8, "{kind:?}");
         gate.open();
         ran.wait_for(1);
@@ -140,8 +137,7 @@ fn a_loops_thread_stays_a_loops_thread() {
     let home = EventLoop::builder("home").build().unwrap();
     let here = ImmediateExecutor::new();
     let refused = home.submit(move || {
-        let log = Log::new();
-        let seen = log.clone();
+        let (log, seen) = Log::pair();
         let (_promise, answer) =
             promise_on::<u32, tidegate_promise::Failure>(Arc::new(here.clone()));
         here.execute(move || seen.push(answer.wait().is_err()));

@@ -82,8 +82,7 @@ fn timers_and_local_futures_run_beside_the_future() {
 #[test]
 fn another_thread_wakes_the_future() {
     let (promise, answer) = promise::<u32>();
-    let begun = Gate::new();
-    let arrived = begun.clone();
+    let (begun, arrived) = Gate::pair();
     let output = thread::scope(|scope| {
         scope.spawn(move || {
             arrived.wait();
@@ -126,8 +125,7 @@ fn a_future_that_wakes_itself_starves_nothing() {
     let polls = Cell::new(0);
     let output = block_on(async {
         let here = EventLoop::current().unwrap();
-        let hits = ran.clone();
-        here.execute(move || hits.note()).unwrap();
+        here.execute(ran.hits()).unwrap();
         poll_fn(|cx| {
             polls.set(polls.get() + 1);
             if ran.count() > 0 {
@@ -212,11 +210,10 @@ fn a_blocking_wait_inside_is_an_error_value() {
 #[test]
 fn a_panic_of_the_future_resumes_in_the_caller_after_the_end() {
     let hooks = Counter::new();
-    let ran = hooks.clone();
     let caught = catch_unwind(AssertUnwindSafe(|| {
         block_on(async {
             let here = EventLoop::current().unwrap();
-            let hook = move || ran.note();
+            let hook = hooks.hits();
             here.add_shutdown_hook("last", hook).unwrap();
             if hooks.count() == 0 {
                 panic!("the future fails");
@@ -237,8 +234,7 @@ fn a_panic_of_the_future_resumes_in_the_caller_after_the_end() {
 #[test]
 fn at_the_end_submitted_tasks_run_and_pending_futures_are_dropped() {
     let (ran, drops) = (Counter::new(), Counter::new());
-    let hits = ran.clone();
-    let dropped = DropCount::new(&drops);
+    let (dropped, hits) = (DropCount::new(&drops), ran.hits());
     let (home, pending_one, timer) = block_on(async move {
         let here = EventLoop::current().unwrap();
         let one = here.spawn_local(async move {
@@ -246,7 +242,7 @@ fn at_the_end_submitted_tasks_run_and_pending_futures_are_dropped() {
             pending::<()>().await;
         });
         let timer = here.schedule(Duration::from_secs(3600), || ()).unwrap();
-        here.execute(move || hits.note()).unwrap();
+        here.execute(hits).unwrap();
         (here, one.unwrap(), timer)
     })
     .unwrap();
@@ -328,8 +324,7 @@ fn a_future_that_is_never_woken_ends_by_its_timeout_on_a_manual_clock() {
 #[test]
 fn a_loop_that_is_asked_to_give_its_thread_back_keeps_it() {
     let (promise, answer) = promise::<u32>();
-    let loops = Log::new();
-    let given = loops.clone();
+    let (loops, given) = Log::pair();
     let output = thread::scope(|scope| {
         scope.spawn(move || {
             given.wait_for(1);

@@ -44,8 +44,7 @@ impl Driver for FoundEvents {
 
     fn next_task(&mut self) -> Option<Task> {
         self.found = self.found.checked_sub(1)?;
-        let log = self.log.clone();
-        Some(Task::non_blocking(move || log.push("found")))
+        Some(Task::non_blocking(self.log.pushes("found")))
     }
 
     fn poll(&mut self) {
@@ -80,8 +79,7 @@ fn a_turn_by_hand_looks_and_runs_what_the_look_found() {
     let (home, mut manual_loop) = EventLoop::builder("driver")
         .build_manual_with_driver(driver)
         .unwrap();
-    let also = log.clone();
-    home.execute(move || also.push("task")).unwrap();
+    home.execute(log.pushes("task")).unwrap();
     work.store(2, Ordering::Relaxed);
     assert!(manual_loop.turn());
     log.assert_order(&["enter", "task", "look", "found", "found", "leave"]);
@@ -120,8 +118,7 @@ fn the_driver_closes_after_the_last_task_and_before_the_hooks_that_are_left() {
     let home = EventLoop::builder("driver")
         .build_with_driver(found_events(&log))
         .unwrap();
-    let also = log.clone();
-    home.execute(move || also.push("task")).unwrap();
+    home.execute(log.pushes("task")).unwrap();
     home.settle();
     home.shutdown(Quiet::none(SECOND)).wait().unwrap();
     let seen = log.take();

@@ -11,7 +11,7 @@ use tidegate_pool::strategy::{ProduceConsume, Strategy};
 use tidegate_testkit::{Counter, DropCount, Gate, Stop, until};
 
 use crate::strategies::{KINDS, Kind};
-use crate::{SECOND, hits, hold, home};
+use crate::{SECOND, hold, home};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -45,7 +45,7 @@ fn a_loop_whose_start_waits_in_an_ended_pool_gets_its_thread() {
         let (clock, gone, ran) = (ManualClock::new(), Counter::new(), Counter::new());
         let (pool, home) = roaming(kind, &clock, &gone);
         let gates = [hold_thread(&pool), hold_thread(&pool)];
-        let task = Task::non_blocking(hits(ran.clone()));
+        let task = Task::non_blocking(ran.hits());
         Executor::execute(&home, task).unwrap();
         let report = pool.shutdown(Duration::ZERO).wait().unwrap();
         assert!(report.handed_back.is_empty(), "{kind:?}");
@@ -84,12 +84,11 @@ fn a_task_of_a_loop_that_its_pool_handed_back_and_nobody_takes_keeps_neither() {
     let (clock, gone, ran) = (ManualClock::new(), Counter::new(), Counter::new());
     let (pool, home) = roaming(Kind::Pec, &clock, &gone);
     let begun = Gate::new();
-    let here = begun.clone();
-    let task = Task::non_blocking(move || here.open());
+    let task = Task::non_blocking(begun.opens());
     Executor::execute(&home, task).unwrap();
     begun.wait();
     let gate = hold_thread(&pool);
-    home.execute(hits(ran.clone())).unwrap();
+    home.execute(ran.hits()).unwrap();
     until("the task waits in the pool", || pool.metrics().queued == 1);
     let report = pool.shutdown(Duration::ZERO).wait().unwrap();
     assert_eq!(report.handed_back.len(), 1);
@@ -116,7 +115,7 @@ fn a_loop_that_ends_drops_the_helpers_of_strategies_over_it() {
     };
     let strategy = ProduceConsume::new(producer, Arc::new(home.clone()));
     strategy.dispatch().unwrap();
-    home.execute(hits(ran.clone())).unwrap();
+    home.execute(ran.hits()).unwrap();
     let ended = home.shutdown(Quiet::none(SECOND));
     clock.jump(SECOND);
     gate.open();

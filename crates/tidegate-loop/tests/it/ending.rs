@@ -14,7 +14,7 @@ use tidegate_pool::{NotStartedError, WorkerPool};
 use tidegate_promise::{Completion, Failure, Outcome, WaitError};
 use tidegate_testkit::{Counter, Gate, Log, Stop, until};
 
-use crate::{SECOND, UnhandledLog, builder, end, hits, hold, home};
+use crate::{SECOND, UnhandledLog, builder, end, hold, home};
 
 fn manual(clock: &ManualClock) -> (EventLoop, tidegate_loop::ManualLoop) {
     builder(clock, "by hand").build_manual().unwrap()
@@ -37,12 +37,8 @@ fn a_due_timer_does_not_begin_after_the_deadline() {
         first.push("a");
         end_and_be_late(&handle, &late);
     });
-    let second = log.clone();
-    let b = home.schedule(SECOND, move || second.push("b")).unwrap();
-    let third = log.clone();
-    let c = home
-        .schedule_coarse(SECOND, move || third.push("c"))
-        .unwrap();
+    let b = home.schedule(SECOND, log.pushes("b")).unwrap();
+    let c = home.schedule_coarse(SECOND, log.pushes("c")).unwrap();
     manual_loop.run_until_idle();
     clock.jump(SECOND * 2);
     manual_loop.run_until_idle();
@@ -63,8 +59,7 @@ fn nothing_of_a_later_kind_begins_after_the_deadline() {
         end_and_be_late(&handle, &late);
     });
     manual_loop.run_until_idle();
-    let lane = log.clone();
-    home.execute(move || lane.push("lane")).unwrap();
+    home.execute(log.pushes("lane")).unwrap();
     clock.jump(SECOND);
     manual_loop.run_until_idle();
     assert!(
@@ -84,8 +79,7 @@ fn a_hand_that_is_dropped_hands_its_tasks_back() {
     let clock = ManualClock::new();
     let (home, mut manual_loop) = manual(&clock);
     let (handle, ran) = (home.clone(), Counter::new());
-    let own = ran.clone();
-    home.execute(move || handle.execute(hits(own)).unwrap())
+    home.execute(move || handle.execute(ran.hits()).unwrap())
         .unwrap();
     assert!(manual_loop.turn(), "it has given itself a task");
     let answer = home.submit(|| 7).unwrap();
@@ -158,7 +152,7 @@ fn what_is_accepted_while_the_end_begins_runs_if_there_is_time() {
         let (ran, ended, all) = (Counter::new(), home.termination(), Barrier::new(4));
         let submit = || {
             all.wait();
-            let each = (0..20).map(|_| home.execute(hits(ran.clone())).is_ok());
+            let each = (0..20).map(|_| home.execute(ran.hits()).is_ok());
             each.filter(|&accepted| accepted).count()
         };
         let accepted: usize = thread::scope(|scope| {
@@ -193,7 +187,7 @@ fn a_spawner_may_use_the_loop_that_it_starts() {
     let threads = ThreadBuilder::new("own").spawner(move |job: ThreadJob| {
         let home = inner.lock().unwrap().clone().unwrap();
         assert!(home.thread_info().is_none(), "it has none yet");
-        home.execute(hits(count.clone())).unwrap();
+        home.execute(count.hits()).unwrap();
         drop(home.schedule(SECOND * 3600, || ()).unwrap());
         thread::Builder::new().spawn(move || job.run()).map(drop)
     });
@@ -217,8 +211,7 @@ fn a_spawner_that_blocks_delays_only_callers_that_need_the_thread() {
         log.wait_for(1);
         assert!(home.thread_info().is_none() && !home.is_suspended());
         let (promise, answer) = home.promise::<u32>();
-        let notified = Counter::new();
-        let count = notified.clone();
+        let (notified, count) = Counter::pair();
         answer.on_complete(move |_| count.note());
         promise.succeed(7).unwrap();
         let ended = home.shutdown(Quiet::none(SECOND * 60));
@@ -527,8 +520,7 @@ fn listeners_of_tasks_that_a_stuck_loop_abandoned_are_called() {
     drop(shared.listen(listen("dropped")));
     let mapped = submit().map(|number| number + 1);
     let (late, later) = (submit(), submit());
-    let begun = Counter::new();
-    let count = begun.clone();
+    let (begun, count) = Counter::pair();
     held.on_complete(move |outcome| assert!(outcome.is_success() && count.hit() == 1));
     let ended = home.shutdown(Quiet::none(SECOND));
     clock.await_sleepers(1);

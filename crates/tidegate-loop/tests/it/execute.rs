@@ -10,9 +10,9 @@ use tidegate_core::internal::at_thread_exit;
 use tidegate_core::thread::{ThreadJob, ThreadState};
 use tidegate_core::{ManualClock, RejectReason, Task, ThreadBuilder};
 use tidegate_loop::{EventLoop, Lifecycle, Quiet};
-use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop};
+use tidegate_testkit::{Counter, DropCount, Log, Stop};
 
-use crate::{SECOND, builder, end, hits, hold, home, watched};
+use crate::{SECOND, builder, end, hold, home, watched};
 
 /// Returns a thread builder that starts real threads and counts them; it fails while `failing` is
 /// set.
@@ -54,9 +54,8 @@ fn one_thread_for_many_first_submitters() {
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let ran = ran.clone();
                     all.wait();
-                    home.execute(hits(ran)).unwrap();
+                    home.execute(ran.hits()).unwrap();
                 });
             }
         });
@@ -75,9 +74,8 @@ fn a_failed_start_refuses_every_first_submitter_and_strands_no_task() {
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let ran = ran.clone();
                     all.wait();
-                    let refused = home.execute(hits(ran)).unwrap_err();
+                    let refused = home.execute(ran.hits()).unwrap_err();
                     assert_eq!(refused.why(), RejectReason::NoThread);
                 });
             }
@@ -131,8 +129,7 @@ fn tasks_that_the_loop_gives_itself_run_in_order() {
     let inner = log.clone();
     home.execute(move || {
         for number in 0..500 {
-            let log = inner.clone();
-            handle.execute(move || log.push(number)).unwrap();
+            handle.execute(inner.pushes(number)).unwrap();
         }
         inner.push(-1);
     })
@@ -334,21 +331,20 @@ fn pending_tasks_are_those_that_have_not_started() {
 #[test]
 fn pending_tasks_count_what_the_loop_gave_itself() {
     let (home, clock) = home();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate, handle) = (arrived.clone(), go_on.clone(), home.clone());
+    let stop = Stop::new();
+    let (inside, handle) = (stop.closure(), home.clone());
     home.execute(|| ()).unwrap();
     home.execute(move || {
         for _ in 0..3 {
             handle.execute(|| ()).unwrap();
         }
-        here.open();
-        gate.wait();
+        inside();
     })
     .unwrap();
-    arrived.wait();
+    stop.reached();
     home.execute(|| ()).unwrap();
     assert_eq!(home.pending_tasks(), 4);
-    go_on.open();
+    stop.go_on();
     clock.settle();
     assert_eq!(home.pending_tasks(), 0);
 }

@@ -14,7 +14,7 @@ use tidegate_loop::{
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Gate, Log, Stop};
 
 fn here() -> String {
     EventLoop::current().expect("on a loop").name().to_owned()
@@ -146,9 +146,8 @@ fn the_less_busy_loop_gets_the_work() {
         .choose(Choose::LessBusy)
         .build()
         .unwrap();
-    let gate = Gate::new();
+    let (gate, wait) = Gate::pair();
     let busy = group.iter().next().unwrap();
-    let wait = gate.clone();
     busy.execute(move || wait.wait()).unwrap();
     for _ in 0..10 {
         busy.execute(|| ()).unwrap();
@@ -287,21 +286,15 @@ fn a_busy_scaling_group_grows_again() {
     let group = group.build().unwrap();
     manual_ticker.tick(Duration::from_secs(1));
     assert_eq!(group.active_count(), 1);
-    let (busy, go) = (Gate::new(), Gate::new());
-    let (up, wait) = (busy.clone(), go.clone());
+    let stop = Stop::new();
     let first = group.iter().next().unwrap();
-    first
-        .execute(move || {
-            up.open();
-            wait.wait();
-        })
-        .unwrap();
-    busy.wait();
+    first.execute(stop.closure()).unwrap();
+    stop.reached();
     clock.jump(Duration::from_secs(1));
     manual_ticker.tick(Duration::from_secs(1));
     assert_eq!(group.active_count(), 2);
     assert!(group.utilisation()[0] > 0.9);
-    go.open();
+    stop.go_on();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tidegate_pool::NotStartedError;
 use tidegate_promise::{Completion, Failure, Outcome, WaitError};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
-use crate::{SECOND, hits, hold, home};
+use crate::{SECOND, hold, home};
 
 /// Returns `true` if the completion failed because its task never started.
 fn never_began<T: std::fmt::Debug>(waited: Result<T, WaitError<Failure>>) -> bool {
@@ -83,7 +83,7 @@ fn a_look_at_them_takes_none() {
     let (home, clock) = home();
     let gate = hold(&home);
     let ran = Counter::new();
-    home.execute(hits(ran.clone())).unwrap();
+    home.execute(ran.hits()).unwrap();
     be_late(&home, &clock, &gate);
     for _ in 0..3 {
         assert_eq!(home.handed_back().len(), 1);
@@ -117,8 +117,7 @@ fn those_of_one_loop_can_be_taken_and_the_others_fail() {
 fn listeners_of_those_that_are_not_taken_hear_of_it_with_the_last_handle() {
     let (home, clock) = home();
     let gate = hold(&home);
-    let log = Log::new();
-    let told = log.clone();
+    let (log, told) = Log::pair();
     let answer = home.submit(|| 7).unwrap();
     answer.finally(move |outcome: Outcome<&i32, &Failure>| {
         let cause = outcome.failure().unwrap();

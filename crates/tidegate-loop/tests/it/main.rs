@@ -45,7 +45,7 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, OnUnhandled};
 use tidegate_loop::{EventLoop, EventLoopBuilder, Quiet};
-use tidegate_testkit::{Counter, Gate, Log, Stop};
+use tidegate_testkit::{Gate, Log, Stop};
 
 /// One second of a manual clock: no test waits for it in real time.
 const SECOND: Duration = Duration::from_secs(1);
@@ -79,8 +79,7 @@ struct UnhandledLog {
 
 impl UnhandledLog {
     fn new() -> Self {
-        let log = Log::new();
-        let received = log.clone();
+        let (log, received) = Log::pair();
         let hook = OnUnhandled::new(move |_, what| received.push(what.to_string()));
         Self { log, hook }
     }
@@ -105,11 +104,6 @@ fn hold(home: &EventLoop) -> Gate {
     let stop = Stop::new();
     home.execute(stop.closure()).unwrap();
     stop.reached()
-}
-
-/// Returns a task that counts its runs.
-fn hits(counter: Counter) -> impl FnMut() + Send + 'static {
-    move || counter.note()
 }
 
 /// Shuts the event loop down without a quiet period and returns the report.

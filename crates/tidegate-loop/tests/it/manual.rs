@@ -76,8 +76,7 @@ fn timers_run_when_the_clock_says_so() {
     let (home, mut manual_loop, clock) = manual();
     let log = Log::new();
     for (name, after) in [("b", 2), ("a", 1)] {
-        let log = log.clone();
-        drop(home.schedule(SECOND * after, move || log.push(name)));
+        drop(home.schedule(SECOND * after, log.pushes(name)));
     }
     manual_loop.run_until_idle();
     clock.advance(SECOND);
@@ -200,8 +199,7 @@ fn a_panicking_task_leaves_the_turning_thread_as_it_was() {
 #[test]
 fn a_turn_is_bounded() {
     let (home, mut manual_loop, _clock) = manual();
-    let polls = Counter::new();
-    let count = polls.clone();
+    let (polls, count) = Counter::pair();
     let _forever = home.spawn(std::future::poll_fn(move |cx| {
         count.hit();
         cx.waker().wake_by_ref();

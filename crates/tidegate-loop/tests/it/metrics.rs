@@ -6,7 +6,7 @@ use tidegate_core::{ManualClock, Task};
 use tidegate_loop::{EventLoop, RejectPolicy};
 use tidegate_testkit::{Counter, Stop, until};
 
-use crate::{SECOND, builder, end, hits, hold, home};
+use crate::{SECOND, builder, end, hold, home};
 
 #[test]
 fn a_new_loop_shows_nothing() {
@@ -219,8 +219,7 @@ fn metrics_may_be_read_on_the_loop_itself_and_after_its_end() {
     let inside = home.submit(move || handle.metrics().tasks_run);
     assert_eq!(inside.unwrap().wait().unwrap(), 1);
     let ran = Counter::new();
-    let count = ran.clone();
-    home.execute(hits(count)).unwrap();
+    home.execute(ran.hits()).unwrap();
     end(&home);
     let metrics = home.metrics();
     assert_eq!((metrics.tasks_run, metrics.tasks_pending), (2, 0));

@@ -11,10 +11,10 @@ use tidegate_loop::{
 use tidegate_pool::strategy::{Producer, Strategy};
 use tidegate_pool::{TryExecutor, WorkerPool};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Counter, Gate, Log, until};
+use tidegate_testkit::{Counter, Gate, Log, has, until};
 
 use crate::strategies::{KINDS, pool};
-use crate::{SECOND, UnhandledLog, hits};
+use crate::{SECOND, UnhandledLog};
 
 /// What a strategy does with the tasks of its loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,10 +196,7 @@ fn a_strategy_that_never_asks_is_named_when_the_loop_does_not_end() {
     let (name, strategy, fault) = fault(&why);
     assert_eq!((name, strategy), ("broken", "Own"));
     assert!(fault.starts_with("never asked"), "{fault}");
-    assert!(
-        why.to_string()
-            .contains("strategy Own never asked the loop")
-    );
+    has(why.to_string(), ["strategy Own never asked the loop"]);
     assert!(waits.wait().is_err(), "its completion fails");
     let left = home.handed_back().take();
     assert_eq!(left.len(), 1);
@@ -214,9 +211,8 @@ fn a_strategy_that_never_asks_is_named_when_the_loop_does_not_end() {
 fn a_strategy_that_stops_asking_is_named_by_the_watchdog_and_at_the_end() {
     for (does, runs) in [(Does::Nothing, false), (Does::RunsOne, true)] {
         let (home, clock, _heard) = broken(does);
-        let log = Log::new();
+        let (log, notified) = Log::pair();
         let (ticker, steps) = Ticker::manual();
-        let notified = log.clone();
         let watchdog = Watchdog::builder().threshold(2 * SECOND).ticker(ticker);
         let watchdog = watchdog.on_stall(move |stall| notified.push(stall.task));
         let _watchdog = watchdog.watch(&home).build().unwrap();
@@ -371,8 +367,7 @@ fn a_strategy_whose_drop_panics_is_contained() {
         }
     }
 
-    let drops = Counter::new();
-    let count = drops.clone();
+    let (drops, count) = Counter::pair();
     let workers = pool(4);
     let config = RoamingConfig::new(Arc::clone(&workers) as _);
     let config = config.strategy(move |producer, pool| {
@@ -464,8 +459,7 @@ fn a_group_with_one_bad_strategy_ends_and_hands_back_what_is_left() {
         .unwrap();
     let ran = Counter::new();
     for home in group.iter() {
-        let runs = ran.clone();
-        home.execute(hits(runs)).unwrap();
+        home.execute(ran.hits()).unwrap();
     }
     ran.wait_for(2);
     let over = group.shutdown(Quiet::none(SECOND));
@@ -506,8 +500,7 @@ impl Strategy for Reenters {
     fn dispatch(&self) -> Result<(), Rejected<()>> {
         let home = self.home.upgrade();
         if let Some(home) = home.as_ref().and_then(|home| home.get()) {
-            let ran = self.ran.clone();
-            home.execute(hits(ran)).unwrap();
+            home.execute(self.ran.hits()).unwrap();
             let _ = (home.dump(), home.metrics(), home.strategy().name());
             if self.ends {
                 drop(home.shutdown(Quiet::none(60 * SECOND)));
@@ -551,8 +544,7 @@ fn a_strategy_may_use_its_loop_in_dispatch() {
         let home = EventLoop::builder("roams").build_roaming(&config).unwrap();
         cell.set(home.clone()).unwrap();
         let last = Gate::new();
-        let opens = last.clone();
-        let accepted = home.execute(move || opens.open());
+        let accepted = home.execute(last.opens());
         if accepted.is_ok() {
             last.wait();
         }

@@ -7,7 +7,7 @@ use tidegate_core::internal::as_nanos;
 use tidegate_loop::{EventLoop, ManualLoop, Quiet, TurnBudget};
 use tidegate_testkit::{Counter, DropCount, Log};
 
-use crate::{SECOND, builder, hits};
+use crate::{SECOND, builder};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -67,7 +67,7 @@ fn a_pass_that_is_cut_by_its_budget_goes_on_where_it_was() {
         assert!(manual_loop.turn(), "they have fallen behind");
     }
     let ran = Counter::new();
-    drop(home.schedule(MILLISECOND, hits(ran.clone())));
+    drop(home.schedule(MILLISECOND, ran.hits()));
     let before = runs.count();
     while ran.count() == 0 {
         assert!(manual_loop.turn(), "they have fallen behind");

@@ -13,7 +13,7 @@ use tidegate_loop::{EventLoop, Lifecycle, Quiet, RoamingConfig, Watchdog};
 use tidegate_pool::{OrderedView, WorkerPool};
 use tidegate_testkit::{Bomb, Counter, Gate, Log, explode, until};
 
-use crate::{SECOND, builder, end, hits, hold, home, watched};
+use crate::{SECOND, builder, end, hold, home, watched};
 
 /// Asserts that the event loop still runs tasks, on the thread that it had.
 fn assert_lives(home: &EventLoop) {
@@ -54,7 +54,7 @@ fn of_timers_and_timeouts() {
     let rate = rate.unwrap();
     let timeout = home.schedule_coarse(SECOND, || explode()).unwrap();
     let after = Counter::new();
-    drop(home.schedule(SECOND, hits(after.clone())));
+    drop(home.schedule(SECOND, after.hits()));
     home.settle();
     clock.advance(2 * SECOND);
     assert!(once.wait().unwrap_err().failure().unwrap().is_panic());
@@ -107,15 +107,13 @@ fn of_futures_listeners_and_signals() {
 fn of_hooks_at_both_ends_of_a_loop() {
     let clock = ManualClock::new();
     let log = Log::new();
-    let received = log.clone();
     let threads = ThreadBuilder::new("hooked")
         .on_start(|| explode())
         .on_stop(|| explode())
-        .on_stop(move || received.push("stopped"));
+        .on_stop(log.pushes("stopped"));
     let home = builder(&clock, "home").threads(threads).build().unwrap();
     home.add_shutdown_hook("first", || explode()).unwrap();
-    let notified = log.clone();
-    home.add_shutdown_hook("second", move || notified.push("second"))
+    home.add_shutdown_hook("second", log.pushes("second"))
         .unwrap();
     assert_lives(&home);
     let report = end(&home);
@@ -192,8 +190,7 @@ fn of_an_ordered_views_tasks() {
     let pool = WorkerPool::builder("workers").max(2).build().unwrap();
     let view = OrderedView::over(Arc::new(pool)).unwrap();
     view.execute(|| explode()).unwrap();
-    let ran = Gate::new();
-    let open = ran.clone();
+    let (ran, open) = Gate::pair();
     view.execute(move || open.open()).unwrap();
     ran.wait();
     assert_eq!(view.panics(), 1);
@@ -203,8 +200,7 @@ fn of_an_ordered_views_tasks() {
 fn of_a_watchdogs_callbacks() {
     let (ticker, steps) = Ticker::manual();
     let (home, _clock) = home();
-    let calls = Counter::new();
-    let count = calls.clone();
+    let (calls, count) = Counter::pair();
     let watchdog = Watchdog::builder()
         .ticker(ticker)
         .on_stall(move |_| {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tidegate_core::Blocking;
 use tidegate_core::{ManualClock, RejectReason, Rejected, Task};
 use tidegate_loop::{BuildError, EventLoop, Quiet, RejectPolicy};
-use tidegate_testkit::{Counter, Gate, Log, Stop, until};
+use tidegate_testkit::{Counter, Log, Stop, until};
 
-use crate::{SECOND, builder, hits, hold, on};
+use crate::{SECOND, builder, hold, on};
 
 fn bounded(clock: &ManualClock, reject: RejectPolicy) -> EventLoop {
     let builder = builder(clock, "home").bound(16).reject(reject);
@@ -48,9 +48,8 @@ fn a_full_loop_gives_the_task_back_and_it_can_run() {
     let gate = hold(&home);
     let accepted = (0..40).filter(|_| home.execute(|| ()).is_ok()).count();
     assert!((15..=16).contains(&accepted), "{accepted}");
-    let ran = Counter::new();
-    let count = ran.clone();
-    let refused = home.execute(hits(count)).unwrap_err();
+    let (ran, count) = Counter::pair();
+    let refused = home.execute(move || count.note()).unwrap_err();
     assert_eq!(refused.why(), RejectReason::Full);
     assert!(refused.to_string().contains("try again later or shed load"));
     refused.into_inner().run();
@@ -95,17 +94,16 @@ fn what_a_loop_gives_itself_counts_against_its_bound() {
     assert!((15..=16).contains(&accepted), "{accepted}");
     home.settle();
     assert_eq!(home.pending_tasks(), 0);
-    let (handle, arrived, go_on) = (home.clone(), Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let (handle, stop) = (home.clone(), Stop::new());
+    let inside = stop.closure();
     home.execute(move || {
         while handle.execute(|| ()).is_ok() {}
-        here.open();
-        gate.wait();
+        inside();
     })
     .unwrap();
-    arrived.wait();
+    stop.reached();
     assert_eq!(home.execute(|| ()).unwrap_err().why(), RejectReason::Full);
-    go_on.open();
+    stop.go_on();
     home.settle();
 }
 
@@ -116,8 +114,7 @@ fn backoff_pauses_and_succeeds_when_room_appears() {
     let (gate, ran) = (hold(&home), Counter::new());
     fill(&home);
     thread::scope(|scope| {
-        let count = ran.clone();
-        let waiting = scope.spawn(|| home.execute(hits(count)));
+        let waiting = scope.spawn(|| home.execute(ran.hits()));
         for _ in 0..3 {
             clock.await_sleepers(1);
             clock.jump(SECOND);
@@ -211,8 +208,7 @@ fn a_backoff_without_attempts_is_an_error() {
 #[test]
 fn a_closure_decides_on_the_submitters_thread() {
     let clock = ManualClock::new();
-    let log = Log::new();
-    let seen = log.clone();
+    let (log, seen) = Log::pair();
     let decide = move |refused: Rejected<Task>| {
         seen.push(thread::current().id());
         match refused.why() {
@@ -241,8 +237,7 @@ fn a_closure_decides_on_the_submitters_thread() {
 #[test]
 fn a_closed_loop_refuses_whatever_the_policy() {
     let clock = ManualClock::new();
-    let asked = Counter::new();
-    let count = asked.clone();
+    let (asked, count) = Counter::pair();
     let decide = move |refused: Rejected<Task>| {
         count.hit();
         Err(refused)

@@ -56,8 +56,7 @@ fn tasks_timers_timeouts_and_futures_run() {
         assert_eq!(later.wait().unwrap(), 2);
         assert_eq!(home.spawn(async { 3 }).unwrap().wait().unwrap(), 3);
         let gate = Gate::new();
-        let opens = gate.clone();
-        let timeout = home.schedule_coarse(Duration::from_millis(1), move || opens.open());
+        let timeout = home.schedule_coarse(Duration::from_millis(1), gate.opens());
         gate.wait();
         drop(timeout);
         let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
@@ -107,8 +106,7 @@ fn a_thread_that_waits_for_another_loop_runs_what_waits_for_a_thread() {
     };
     let runs_on = |home: &EventLoop<Roaming>| {
         let gate = Gate::new();
-        let opens = gate.clone();
-        home.execute(move || opens.open()).unwrap();
+        home.execute(gate.opens()).unwrap();
         look_until(&gate);
     };
     runs_on(&busy);
@@ -226,8 +224,7 @@ fn a_task_for_which_there_is_no_thread_waits_in_the_executor() {
 fn a_task_that_the_executor_refuses_runs_without_blocking() {
     for kind in [Kind::Pec, Kind::Ewyk, Kind::Eager] {
         let (home, strategy, executor) = manual_with(kind, 0);
-        let log = Log::new();
-        let own = log.clone();
+        let (log, own) = Log::pair();
         home.execute(move || own.push(wait_policy())).unwrap();
         executor.drop_all();
         executor.refuse(true);
@@ -240,8 +237,7 @@ fn a_task_that_the_executor_refuses_runs_without_blocking() {
 
 #[test]
 fn a_panic_is_the_loops_to_report() {
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let builder = EventLoop::builder("roams");
     let builder = builder.on_unhandled(move |name, what| received.push(format!("{name}: {what}")));
     for kind in KINDS {
@@ -301,16 +297,12 @@ fn gives_its_thread_back(kind: Kind) {
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
     assert!(home.try_suspend());
     // Both threads of the pool are free again, so these two jobs can run at the same time.
-    let (one, other) = (Gate::new(), Gate::new());
-    let (opens, waits, both) = (one.clone(), other.clone(), other.clone());
+    let stop = Stop::new();
+    let both = stop.gate();
+    pool.execute(stop.closure()).unwrap();
     pool.execute(move || {
-        opens.open();
-        waits.wait();
-    })
-    .unwrap();
-    pool.execute(move || {
-        one.wait();
-        other.open();
+        stop.reached();
+        stop.go_on();
     })
     .unwrap();
     // Waits before it submits: a task that arrives earlier would keep the event loop on its thread.

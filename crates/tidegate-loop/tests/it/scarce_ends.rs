@@ -20,8 +20,7 @@ fn disturb(rng: &mut Rng, pool: &WorkerPool, group: &EventLoopGroup<Roaming>, cl
     for _ in 0..8 {
         let free = Gate::new();
         for _ in 0..rng.below(4) {
-            let until = free.clone();
-            drop(pool.execute(move || until.wait()));
+            drop(pool.execute(free.waits()));
         }
         yield_times(rng.below(5));
         match rng.below(4) {

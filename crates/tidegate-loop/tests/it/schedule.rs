@@ -7,9 +7,9 @@ use std::time::Duration;
 use tidegate_core::{ManualClock, RejectReason};
 use tidegate_loop::{EventLoop, Missed, PeriodError, Quiet};
 use tidegate_promise::{Completion, Failure};
-use tidegate_testkit::{Counter, DropCount, Gate, Log};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop};
 
-use crate::{SECOND, builder, end, hits, hold, home, watched};
+use crate::{SECOND, builder, end, hold, home, watched};
 
 fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
@@ -24,10 +24,9 @@ fn log_time(clock: &ManualClock, log: &Log<u64>) -> impl FnMut() + Send + 'stati
 #[test]
 fn an_hour_of_minutes_runs_sixty_one_times() {
     let (home, clock) = home();
-    let counted = Counter::new();
-    let count = counted.clone();
+    let (counted, count) = Counter::pair();
     let _tick = home
-        .schedule_at_fixed_rate(Duration::ZERO, seconds(60), hits(count))
+        .schedule_at_fixed_rate(Duration::ZERO, seconds(60), move || count.note())
         .unwrap();
     clock.advance(seconds(3600));
     home.settle();
@@ -38,8 +37,7 @@ fn an_hour_of_minutes_runs_sixty_one_times() {
 fn a_year_passes_in_a_moment() {
     let (home, clock) = home();
     let year = seconds(365 * 24 * 3600);
-    let day = Counter::new();
-    let count = day.clone();
+    let (day, count) = Counter::pair();
     let _tick =
         home.schedule_at_fixed_rate(Duration::ZERO, seconds(24 * 3600), move || count.note());
     let once = home.schedule(year, || "happy new year").unwrap();
@@ -56,11 +54,7 @@ fn runs_by_deadline_then_by_the_order_of_scheduling() {
     let log = Log::new();
     let mut kept = Vec::new();
     for (name, after) in [("c", 3), ("a", 1), ("d", 3), ("b", 2), ("e", 3)] {
-        let log = log.clone();
-        kept.push(
-            home.schedule(seconds(after), move || log.push(name))
-                .unwrap(),
-        );
+        kept.push(home.schedule(seconds(after), log.pushes(name)).unwrap());
     }
     clock.advance(seconds(5));
     assert_eq!(log.take(), ["a", "b", "c", "d", "e"]);
@@ -131,18 +125,17 @@ fn a_period_of_zero_is_an_error() {
 /// of its runs until 7 s.
 fn after_a_stall(missed: Missed) -> Vec<u64> {
     let (home, clock) = home();
-    let (log, gate, arrived) = (Log::new(), Gate::new(), Gate::new());
-    let (mut note, here, wait) = (log_time(&clock, &log), arrived.clone(), gate.clone());
+    let (log, stop) = (Log::new(), Stop::new());
+    let (mut note, inside) = (log_time(&clock, &log), stop.closure());
     let tick = home.schedule_at_rate(SECOND, SECOND, missed, move || {
         note();
-        here.open();
-        wait.wait();
+        inside();
     });
     home.settle();
     clock.jump(SECOND);
-    arrived.wait();
+    stop.reached();
     clock.jump(Duration::from_millis(3500));
-    gate.open();
+    stop.go_on();
     home.settle();
     clock.advance(Duration::from_millis(2500));
     tick.unwrap().cancel();
@@ -263,8 +256,7 @@ fn cancelling_on_the_loop_frees_closure_and_place_at_once() {
 fn a_timer_cancelled_on_its_way_to_the_loop_leaves_nothing() {
     let (home, clock) = home();
     let gate = hold(&home);
-    let ran = Counter::new();
-    let count = ran.clone();
+    let (ran, count) = Counter::pair();
     let once = home.schedule(SECOND, move || count.hit()).unwrap();
     assert!(once.cancel());
     gate.open();
@@ -295,18 +287,17 @@ fn a_cancel_inside_its_own_run_prevents_the_next_one() {
 #[test]
 fn a_cancel_on_another_thread_during_a_run_prevents_the_next_one() {
     let (home, clock) = home();
-    let (runs, arrived, gate) = (Counter::new(), Gate::new(), Gate::new());
-    let (count, here, wait) = (runs.clone(), arrived.clone(), gate.clone());
+    let (runs, stop) = (Counter::new(), Stop::new());
+    let (count, inside) = (runs.clone(), stop.closure());
     let tick = home.schedule_at_fixed_rate(SECOND, SECOND, move || {
         count.hit();
-        here.open();
-        wait.wait();
+        inside();
     });
     home.settle();
     clock.jump(SECOND);
-    arrived.wait();
+    stop.reached();
     assert!(tick.unwrap().cancel());
-    gate.open();
+    stop.go_on();
     clock.advance(seconds(5));
     assert_eq!(runs.count(), 1);
 }
@@ -337,19 +328,18 @@ fn cancels_against_runs_never_let_one_run_too_many() {
 #[test]
 fn a_one_shot_that_has_started_cannot_be_cancelled() {
     let (home, clock) = home();
-    let (arrived, gate) = (Gate::new(), Gate::new());
-    let (here, wait) = (arrived.clone(), gate.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     let once = home.schedule(SECOND, move || {
-        here.open();
-        wait.wait();
+        inside();
         7
     });
     let once = once.unwrap();
     home.settle();
     clock.jump(SECOND);
-    arrived.wait();
+    stop.reached();
     assert!(!once.cancel());
-    gate.open();
+    stop.go_on();
     assert_eq!(once.wait().unwrap(), 7);
 }
 
@@ -411,8 +401,7 @@ fn a_queue_that_is_never_empty_does_not_starve_timers() {
 #[test]
 fn a_flood_of_due_timers_does_not_starve_tasks() {
     let (home, clock) = home();
-    let runs = Counter::new();
-    let count = runs.clone();
+    let (runs, count) = Counter::pair();
     // Overdue for good: with a period of 1 ns the runs never make up for the jump below.
     let tick = home.schedule_at_fixed_rate(Duration::ZERO, Duration::from_nanos(1), move || {
         count.note()
@@ -448,8 +437,7 @@ fn a_full_lane_refuses_no_schedule() {
     while home.execute(|| ()).is_ok() {}
     let ran = Counter::new();
     for _ in 0..100 {
-        let ran = ran.clone();
-        drop(home.schedule(SECOND, move || ran.hit()).unwrap());
+        drop(home.schedule(SECOND, ran.hits()).unwrap());
     }
     gate.open();
     clock.advance(SECOND);
@@ -461,9 +449,8 @@ fn a_thousand_timers_run_once_each_in_order() {
     let (home, clock) = home();
     let log = Log::new();
     for number in 0..1000_u64 {
-        let log = log.clone();
         let after = seconds(1 + number * 7919 % 1000);
-        drop(home.schedule(after, move || log.push(after)).unwrap());
+        drop(home.schedule(after, log.pushes(after)).unwrap());
     }
     clock.advance(seconds(2000));
     let times = log.take();
@@ -493,19 +480,18 @@ fn a_schedule_during_shutdown_is_refused() {
 #[test]
 fn a_periodic_task_that_runs_when_shutdown_comes_is_not_put_back() {
     let (home, clock) = home();
-    let (arrived, gate, runs) = (Gate::new(), Gate::new(), Counter::new());
-    let (here, wait, count) = (arrived.clone(), gate.clone(), runs.clone());
+    let (stop, runs) = (Stop::new(), Counter::new());
+    let (inside, count) = (stop.closure(), runs.clone());
     let tick = home.schedule_at_fixed_rate(SECOND, SECOND, move || {
         count.hit();
-        here.open();
-        wait.wait();
+        inside();
     });
     home.settle();
     clock.jump(SECOND);
-    arrived.wait();
+    stop.reached();
     let ended = home.shutdown(Quiet::none(seconds(10)));
     clock.jump(seconds(3));
-    gate.open();
+    stop.go_on();
     ended.wait().unwrap();
     assert_eq!(runs.count(), 1);
     assert!(tick.unwrap().is_cancelled());

@@ -14,7 +14,7 @@ use tidegate_pool::NotStartedError;
 use tidegate_promise::{Outcome, SharedCompletion, WaitError};
 use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop, until};
 
-use crate::{SECOND, builder, end, hits, hold, home, on, watched};
+use crate::{SECOND, builder, end, hold, home, on, watched};
 
 fn quiet(period: u32, timeout: u32) -> Quiet {
     Quiet {
@@ -72,9 +72,7 @@ fn a_loop_that_never_started_ends_without_a_thread() {
 fn a_loop_without_a_thread_runs_its_hooks_before_it_ends() {
     let (home, _clock) = home();
     let log = Log::new();
-    let hook = log.clone();
-    home.add_shutdown_hook("hook", move || hook.push("hook"))
-        .unwrap();
+    home.add_shutdown_hook("hook", log.pushes("hook")).unwrap();
     let report = end(&home);
     assert_eq!((report.ran, report.hooks), (0, 1));
     assert_eq!(log.take(), ["hook"]);
@@ -95,8 +93,7 @@ fn what_was_accepted_still_runs() {
     let (home, _clock) = home();
     let (gate, ran) = (hold(&home), Counter::new());
     for _ in 0..1000 {
-        let ran = ran.clone();
-        home.execute(hits(ran)).unwrap();
+        home.execute(ran.hits()).unwrap();
     }
     let ended = home.shutdown(Quiet::none(SECOND));
     gate.open();
@@ -190,8 +187,7 @@ fn at_the_deadline_what_has_not_started_is_handed_back() {
     let (home, clock) = home();
     let (gate, log) = (hold(&home), Log::new());
     for number in 0..5 {
-        let log = log.clone();
-        home.execute(move || log.push(number)).unwrap();
+        home.execute(log.pushes(number)).unwrap();
     }
     let answer = home.submit(|| 7).unwrap();
     let ended = home.shutdown(Quiet::none(SECOND));
@@ -211,21 +207,19 @@ fn at_the_deadline_what_has_not_started_is_handed_back() {
 fn what_the_loop_gave_itself_is_handed_back_too() {
     let (home, clock) = home();
     let (handle, turn, ran) = (home.clone(), clock.clone(), Counter::new());
-    let (count, arrived, go_on) = (ran.clone(), Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let (count, stop) = (ran.clone(), Stop::new());
+    let inside = stop.closure();
     home.execute(move || {
         for _ in 0..3 {
-            let count = count.clone();
-            handle.execute(hits(count)).unwrap();
+            handle.execute(count.hits()).unwrap();
         }
-        here.open();
-        gate.wait();
+        inside();
         turn.jump(SECOND);
     })
     .unwrap();
-    arrived.wait();
+    stop.reached();
     let ended = home.shutdown(Quiet::none(SECOND));
-    go_on.open();
+    stop.go_on();
     let report = ended.wait().unwrap();
     assert_eq!((report.handed_back.len(), ran.count()), (3, 0));
     assert_eq!(home.pending_tasks(), 0);
@@ -300,8 +294,7 @@ fn a_stuck_task_fails_termination_and_what_was_behind_it_comes_back() {
     stop.reached();
     let ran = Counter::new();
     for _ in 0..3 {
-        let ran = ran.clone();
-        home.execute(hits(ran)).unwrap();
+        home.execute(ran.hits()).unwrap();
     }
     let ended = home.shutdown(quiet(1, 10));
     // The thread that watches the shutdown also sleeps on the clock.
@@ -338,7 +331,7 @@ fn dropping_the_last_handle_ends_the_loop_and_never_blocks() {
     let (home, _clock) = home();
     let (gate, ran) = (hold(&home), Counter::new());
     let count = ran.clone();
-    home.execute(hits(count)).unwrap();
+    home.execute(move || count.note()).unwrap();
     let timer = home.schedule(SECOND, || ()).unwrap();
     let future = home.spawn(std::future::pending::<()>()).unwrap();
     let (other, ended) = (home.clone(), home.termination());
@@ -372,13 +365,10 @@ fn hooks_run_in_order_after_the_last_task() {
     let (home, _clock) = home();
     let (log, gate) = (Log::new(), hold(&home));
     for name in ["first", "second", "third"] {
-        let log = log.clone();
-        home.add_shutdown_hook(name, move || log.push(name))
-            .unwrap();
+        home.add_shutdown_hook(name, log.pushes(name)).unwrap();
     }
     assert!(home.remove_shutdown_hook("second") && !home.remove_shutdown_hook("second"));
-    let task = log.clone();
-    home.execute(move || task.push("task")).unwrap();
+    home.execute(log.pushes("task")).unwrap();
     let ended = home.shutdown(Quiet::none(SECOND));
     gate.open();
     assert_eq!(ended.wait().unwrap().hooks, 2);
@@ -493,8 +483,7 @@ fn a_promise_of_an_ended_loop_calls_its_listeners_on_the_completing_thread() {
     let clock = ManualClock::new();
     let (home, received) = watched(&clock);
     let (promise, answer) = home.promise::<u32>();
-    let log = Log::new();
-    let seen = log.clone();
+    let (log, seen) = Log::pair();
     answer.on_complete(move |_| seen.push("notified"));
     home.submit(|| ()).unwrap().wait().unwrap();
     end(&home);
@@ -531,9 +520,7 @@ fn a_driver_that_panics_ends_the_loop_in_order() {
     };
     let home = builder(&clock, "home").build_with_driver(driver).unwrap();
     let log = Log::new();
-    let hook = log.clone();
-    home.add_shutdown_hook("hook", move || hook.push("hook"))
-        .unwrap();
+    home.add_shutdown_hook("hook", log.pushes("hook")).unwrap();
     let timer = home.schedule(SECOND, || ()).unwrap();
     let future = home.spawn(std::future::pending::<()>()).unwrap();
     home.settle();
@@ -553,10 +540,7 @@ fn a_thousand_ends_against_first_submissions_lose_nothing() {
         let home = EventLoop::builder("home").build().unwrap();
         let (ran, ended) = (Counter::new(), home.termination());
         let accepted = thread::scope(|scope| {
-            let submits = scope.spawn(|| {
-                let ran = ran.clone();
-                home.execute(hits(ran)).is_ok()
-            });
+            let submits = scope.spawn(|| home.execute(ran.hits()).is_ok());
             if round % 2 == 0 {
                 home.try_suspend();
             }

@@ -407,8 +407,7 @@ fn a_late_wake_of_a_finished_future_does_not_touch_its_successor() {
         Poll::Ready(())
     }));
     first.unwrap().wait().unwrap();
-    let polls = Counter::new();
-    let count = polls.clone();
+    let (polls, count) = Counter::pair();
     let _second = home.spawn(poll_fn(move |_| {
         count.hit();
         Poll::<()>::Pending

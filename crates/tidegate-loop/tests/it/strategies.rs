@@ -219,8 +219,7 @@ fn every_task_is_accounted_for(kind: Kind, threads: usize) {
 
 #[test]
 fn a_group_has_a_strategy_for_each_loop() {
-    let made = Counter::new();
-    let count = made.clone();
+    let (made, count) = Counter::pair();
     let config = RoamingConfig::new(pool(6)).strategy(move |producer, pool| {
         count.hit();
         EatWhatYouKill::new(producer, pool)
@@ -238,9 +237,8 @@ fn a_group_has_a_strategy_for_each_loop() {
 #[test]
 fn under_produce_consume_a_task_that_blocks_stops_the_loop_and_a_watchdog_tells() {
     let home = roams(Kind::Pc, 4);
-    let log = Log::new();
+    let (log, told) = Log::pair();
     let (ticker, steps) = Ticker::manual();
-    let told = log.clone();
     let watchdog = Watchdog::builder().threshold(2 * SECOND).ticker(ticker);
     let watchdog = watchdog.on_stall(move |stall| told.push(stall.task));
     let _watchdog = watchdog.watch(&home).build().unwrap();
@@ -326,8 +324,7 @@ fn a_loop_changes_its_mode_while_it_runs_and_the_changes_are_counted() {
     ready(3);
     let free = Gate::new();
     let hold = || {
-        let until = free.clone();
-        workers.execute(move || until.wait()).unwrap();
+        workers.execute(free.waits()).unwrap();
     };
     (0..2).for_each(|_| hold());
     ready(1);

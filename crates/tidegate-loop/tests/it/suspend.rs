@@ -7,7 +7,7 @@ use tidegate_core::ManualClock;
 use tidegate_loop::{EventLoop, Lifecycle, Quiet};
 use tidegate_testkit::{Counter, Gate, until};
 
-use crate::{SECOND, end, hits, hold, home};
+use crate::{SECOND, end, hold, home};
 
 /// Waits until the event loop's thread has left, without doing anything else for that.
 fn await_suspended(home: &EventLoop) {
@@ -62,8 +62,7 @@ fn a_busy_loop_finishes_its_tasks_first() {
     let (gate, ran) = (hold(&home), Counter::new());
     assert!(home.try_suspend());
     for _ in 0..10 {
-        let ran = ran.clone();
-        home.execute(hits(ran)).unwrap();
+        home.execute(ran.hits()).unwrap();
     }
     assert_eq!(home.lifecycle(), Lifecycle::Suspending);
     gate.open();
@@ -124,8 +123,7 @@ fn everything_wakes_a_suspended_loop() {
     assert_eq!(home.spawn(async { 2 }).unwrap().wait().unwrap(), 2);
     suspended();
     let (promise, answer) = home.promise::<u32>();
-    let notified = Gate::new();
-    let open = notified.clone();
+    let (notified, open) = Gate::pair();
     answer.on_complete(move |_| open.open());
     promise.succeed(3).unwrap();
     notified.wait();

@@ -18,8 +18,7 @@ use crate::{SECOND, builder, end, hold, home, watched};
 const TICK: Duration = EventLoopBuilder::DEFAULT_COARSE_TICK;
 
 fn counting(home: &EventLoop, after: Duration, counter: &Counter) -> CoarseTimer {
-    let counter = counter.clone();
-    let run = move || counter.note();
+    let run = counter.hits();
     home.schedule_coarse(after, run).unwrap()
 }
 
@@ -183,9 +182,7 @@ fn timeouts_may_add_cancel_and_reset_timeouts() {
         first.push("first");
         assert!(doomed.cancel());
         let here = EventLoop::current().unwrap();
-        let log = first.clone();
-        here.schedule_coarse(SECOND, move || log.push("child"))
-            .unwrap();
+        here.schedule_coarse(SECOND, first.pushes("child")).unwrap();
     })
     .unwrap();
     home.settle();
@@ -383,8 +380,7 @@ fn cancel_against_expiry_is_decided_once() {
         let ran = Counter::new();
         let handle = counting(&home, SECOND, &ran);
         home.settle();
-        let gate = Gate::new();
-        let go = gate.clone();
+        let (gate, go) = Gate::pair();
         let cancelled = std::thread::scope(|threads| {
             let cancels = threads.spawn(|| {
                 go.wait();

@@ -137,8 +137,7 @@ fn quick_tasks_are_bounded_by_number_alone() {
     manual_loop.run_until_idle();
     drop(bench.log.take());
     for _ in 0..1000 {
-        let log = bench.log.clone();
-        home.execute(move || log.push("task")).unwrap();
+        home.execute(bench.log.pushes("task")).unwrap();
     }
     manual_loop.turn();
     assert_eq!(bench.ran("task"), 256);

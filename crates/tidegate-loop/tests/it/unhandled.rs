@@ -56,8 +56,7 @@ fn a_hook_that_blocks_holds_up_no_thread_of_a_pool() {
 
 #[test]
 fn a_hook_may_wait_for_the_loop_that_reports_to_it() {
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let home = Arc::new(std::sync::OnceLock::<EventLoop>::new());
     let notified = Arc::clone(&home);
     let builder = EventLoop::builder("home").on_unhandled(move |_, _| {

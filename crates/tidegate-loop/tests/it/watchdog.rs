@@ -214,8 +214,7 @@ fn a_stuck_listener_is_reported_without_a_name() {
 fn a_backtrace_is_taken_only_on_request() {
     for asked in [false, true] {
         let (ticker, steps) = Ticker::manual();
-        let log = Log::new();
-        let seen = log.clone();
+        let (log, seen) = Log::pair();
         let home = EventLoop::builder("home").build().unwrap();
         let _watchdog = Watchdog::builder()
             .ticker(ticker)

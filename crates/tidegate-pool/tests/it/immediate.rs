@@ -13,8 +13,7 @@ use tidegate_testkit::{Counter, Gate, Log, explode};
 #[test]
 fn runs_the_task_on_the_calling_thread() {
     let here = ImmediateExecutor::new();
-    let log = Log::new();
-    let seen = log.clone();
+    let (log, seen) = Log::pair();
     here.execute(move || seen.push(thread::current().id()));
     assert_eq!(log.take(), [thread::current().id()]);
     let seen = log.clone();
@@ -79,13 +78,11 @@ fn a_panic_is_counted_and_what_waits_still_runs() {
     let log = Log::new();
     let (inner, seen) = (here.clone(), log.clone());
     here.execute(move || {
-        let after = seen.clone();
         inner.execute(|| panic!("on purpose"));
-        inner.execute(move || after.push("queued"));
+        inner.execute(seen.pushes("queued"));
         panic!("on purpose");
     });
-    let seen = log.clone();
-    here.execute(move || seen.push("later"));
+    here.execute(log.pushes("later"));
     assert_eq!(log.take(), ["queued", "later"]);
     assert_eq!(here.panics(), 2);
 }
@@ -95,8 +92,7 @@ fn a_panic_whose_payload_panics_is_contained() {
     let here = ImmediateExecutor::new();
     here.execute(|| explode());
     let ran = Counter::new();
-    let hit = ran.clone();
-    here.execute(move || hit.note());
+    here.execute(ran.hits());
     assert_eq!((ran.count(), here.panics()), (1, 1));
 }
 
@@ -123,9 +119,8 @@ fn signals_are_delivered_on_the_spot_and_in_order() {
 #[test]
 fn listeners_of_its_promises_run_where_they_complete() {
     let here = ImmediateExecutor::new();
-    let log = Log::new();
+    let (log, seen) = Log::pair();
     let (promise, answer) = here.promise::<u32>();
-    let seen = log.clone();
     answer.on_complete(move |_| seen.push(thread::current().id()));
     promise.succeed(1).unwrap();
     assert_eq!(log.take(), [thread::current().id()]);

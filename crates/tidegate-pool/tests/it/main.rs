@@ -14,12 +14,5 @@ mod strategy;
 
 use std::time::Duration;
 
-use tidegate_testkit::Counter;
-
 /// One second of a manual clock; no test waits for it.
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Returns a task that counts its run.
-fn hits(counter: Counter) -> impl FnMut() + Send + 'static {
-    move || counter.note()
-}

@@ -9,7 +9,7 @@ use tidegate_pool::{DisplacedError, OrderedView, PoolPolicy, WorkerPool};
 use tidegate_testkit::{Bomb, Counter, DropCount, Gate, Log, until};
 
 use super::ends::{hold_pool, hold_view};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 /// A turn that the pool displaces takes the waiting tasks along. The view lives on.
 #[test]
@@ -25,19 +25,16 @@ fn a_view_whose_turn_is_displaced_loses_its_waiting_tasks_and_stays_open() {
     let held = DropCount::new(&drops);
     view.execute(move || drop(held)).unwrap();
     let (promise, signalled) = view.promise::<u32>();
-    let ran = Log::new();
-    let seen = ran.clone();
+    let (ran, seen) = Log::pair();
     signalled.on_complete(move |_| seen.push("signal"));
     promise.succeed(1).unwrap();
-    let seen = ran.clone();
-    pool.execute(move || seen.push("job")).unwrap();
+    pool.execute(ran.pushes("job")).unwrap();
     assert_eq!((drops.count(), view.pending_tasks()), (1, 0));
     assert_eq!(view.panics(), 1, "the drop of one of them panicked");
     assert!(view.handed_back().is_empty() && !view.has_abandoned_tasks());
     gates.iter().for_each(Gate::open);
     ran.wait_for(2);
-    let seen = ran.clone();
-    view.execute(move || seen.push("task")).unwrap();
+    view.execute(ran.pushes("task")).unwrap();
     ran.wait_for(3);
     let mut ran = ran.take();
     ran.sort_unstable();
@@ -76,7 +73,7 @@ fn turns_do_not_nest_in_a_full_pool_whose_callers_run() {
     let gate = hold_pool(&pool);
     let (ran, last) = (Counter::new(), Gate::new());
     for _ in 0..20_000 {
-        view.execute(hits(ran.clone())).unwrap();
+        view.execute(ran.hits()).unwrap();
     }
     let open = last.clone();
     view.execute(move || open.open()).unwrap();
@@ -109,7 +106,7 @@ fn a_policy_that_drops_jobs_does_not_close_a_view() {
     gates.iter().for_each(Gate::open);
     until("the pool has room", || pool.metrics().queued == 0);
     let ran = Counter::new();
-    view.execute(hits(ran.clone())).unwrap();
+    view.execute(ran.hits()).unwrap();
     ran.wait_for(1);
     assert!(view.handed_back().is_empty());
 }

@@ -12,7 +12,7 @@ use tidegate_pool::{NotStartedError, OrderedView, WorkerPool};
 use tidegate_promise::Outcome;
 use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop, model, until};
 
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 fn pool_and_view(threads: usize, clock: &ManualClock) -> (WorkerPool, OrderedView) {
     let pool = WorkerPool::builder("workers").core(threads).max(threads);
@@ -52,8 +52,7 @@ fn a_shutdown_of_the_pool_closes_its_views_at_once() {
         };
         let log = Log::new();
         for number in 0..3 {
-            let log = log.clone();
-            view.execute(move || log.push(number)).unwrap();
+            view.execute(log.pushes(number)).unwrap();
         }
         let ended = pool.shutdown(SECOND * 60);
         for view in [&view, &idle] {
@@ -75,7 +74,7 @@ fn a_view_refuses_while_its_turn_lies_in_the_report() {
     let (pool, view) = pool_and_view(2, &clock);
     let gates = [hold_pool(&pool), hold_pool(&pool)];
     let runs = Counter::new();
-    view.execute(hits(runs.clone())).unwrap();
+    view.execute(runs.hits()).unwrap();
     let report = pool.shutdown(Duration::ZERO).wait().unwrap();
     for _ in 0..3 {
         assert_eq!(refusal(&view), RejectReason::Closed);
@@ -95,8 +94,7 @@ fn a_turn_that_runs_when_the_pool_ends_hands_the_rest_back() {
     let gate = hold_view(&view);
     let log = Log::new();
     for number in 0..3 {
-        let log = log.clone();
-        view.execute(move || log.push(number)).unwrap();
+        view.execute(log.pushes(number)).unwrap();
     }
     let report = pool.shutdown(Duration::ZERO).wait().unwrap();
     assert_eq!((report.stuck.len(), report.handed_back.len()), (1, 0));
@@ -251,8 +249,7 @@ fn what_a_view_accepts_while_its_pool_ends_runs_or_is_handed_back_once() {
                     go.wait();
                     let mut accepted = 0;
                     for _ in 0..400 {
-                        let ran = ran.clone();
-                        let run = move || ran.push((producer, accepted));
+                        let run = ran.pushes((producer, accepted));
                         match view.execute(run) {
                             Ok(()) => accepted += 1,
                             Err(refused) if refused.is_shutdown() => break,
@@ -331,7 +328,7 @@ fn a_view_that_goes_on_in_a_closed_pool_stops_at_the_end() {
     })
     .unwrap();
     for _ in 0..3 {
-        view.execute(hits(ran.clone())).unwrap();
+        view.execute(ran.hits()).unwrap();
     }
     drop(pool.shutdown(SECOND * 60)); // from now on, each further turn is refused
     go_on.open();
@@ -375,23 +372,21 @@ fn a_turn_that_begins_on_a_thread_of_the_ended_pool_runs_no_task() {
     let clock = ManualClock::new();
     let (pool, view) = pool_and_view(2, &clock);
     let gate = hold_pool(&pool);
-    let ended = Gate::new();
-    let (go_on, left) = (ended.clone(), pool.handed_back());
-    let (arrived, done) = (Gate::new(), Gate::new());
-    let (here, over) = (arrived.clone(), done.clone());
+    let left = pool.handed_back();
+    let (stop, done) = (Stop::new(), Gate::new());
+    let (inside, over) = (stop.closure(), done.clone());
     pool.execute(move || {
-        here.open();
-        go_on.wait();
+        inside();
         left.take().into_iter().for_each(Task::run);
         over.open();
     })
     .unwrap();
-    arrived.wait();
+    stop.reached();
     let runs = Counter::new();
-    view.execute(hits(runs.clone())).unwrap();
+    view.execute(runs.hits()).unwrap();
     let report = pool.shutdown(Duration::ZERO).wait().unwrap();
     assert_eq!(report.handed_back.len(), 1);
-    ended.open();
+    stop.go_on();
     done.wait();
     assert_eq!((runs.count(), view.handed_back().len()), (0, 1));
     view.handed_back().take().into_iter().for_each(Task::run);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_core::{Executor, RejectReason, Task, ThreadBuilder};
 use tidegate_pool::{ImmediateExecutor, OrderedView, OrderedViewError, WorkerPool};
-use tidegate_testkit::{Counter, Gate, Log, Stop, model, until};
+use tidegate_testkit::{Counter, Gate, Log, Stop, has, model, until};
 
 use self::pool::Pool;
 
@@ -66,8 +66,7 @@ fn two_views_do_not_wait_for_each_other() {
     let pool = Pool::new(2);
     let (one, two) = (pool.view(), pool.view());
     let go_on = hold(&one);
-    let ran = Gate::new();
-    let open = ran.clone();
+    let (ran, open) = Gate::pair();
     two.execute(move || open.open()).unwrap();
     ran.wait();
     go_on.open();
@@ -88,11 +87,7 @@ fn refuses_a_turn_of_no_tasks() {
     let pool = Pool::new(2);
     let empty = OrderedView::builder(pool.executor()).max_tasks_per_turn(0);
     assert_eq!(empty.build().unwrap_err(), OrderedViewError::EmptyTurn);
-    assert!(
-        OrderedViewError::EmptyTurn
-            .to_string()
-            .contains("at least 1")
-    );
+    has(OrderedViewError::EmptyTurn.to_string(), ["at least 1"]);
 }
 
 #[test]
@@ -106,13 +101,9 @@ fn lets_others_run_after_its_share() {
     let log = Log::new();
     let go_on = hold(&view);
     for number in 1..=3 {
-        let log = log.clone();
-        view.execute(move || log.push(number)).unwrap();
+        view.execute(log.pushes(number)).unwrap();
     }
-    let other = log.clone();
-    pool.core
-        .execute(Task::new(move || other.push(100)))
-        .unwrap();
+    pool.core.execute(Task::new(log.pushes(100))).unwrap();
     go_on.open();
     log.wait_for(4);
     assert_eq!(
@@ -131,8 +122,7 @@ fn runs_a_thousand_tasks_to_a_turn_by_default() {
     let before = pool.accepted();
     let ran = Counter::new();
     for _ in 0..OrderedView::DEFAULT_TASKS_PER_TURN {
-        let ran = ran.clone();
-        view.execute(move || ran.note()).unwrap();
+        view.execute(ran.hits()).unwrap();
     }
     go_on.open();
     ran.wait_for(OrderedView::DEFAULT_TASKS_PER_TURN as u64);
@@ -169,16 +159,12 @@ fn goes_on_when_its_next_turn_is_refused() {
 fn pending_tasks_are_those_that_have_not_started() {
     let pool = Pool::new(2);
     let view = pool.view();
-    let gates: Vec<_> = (0..3).map(|_| (Gate::new(), Gate::new())).collect();
-    for (arrived, go_on) in gates.clone() {
-        view.execute(move || {
-            arrived.open();
-            go_on.wait();
-        })
-        .unwrap();
+    let stops = [(); 3].map(|()| Stop::new());
+    for stop in &stops {
+        view.execute(stop.closure()).unwrap();
     }
-    for (waiting, (arrived, go_on)) in [2, 1, 0].into_iter().zip(&gates) {
-        arrived.wait();
+    for (waiting, stop) in [2, 1, 0].into_iter().zip(&stops) {
+        let go_on = stop.reached();
         assert_eq!(view.pending_tasks(), waiting);
         go_on.open();
     }
@@ -194,8 +180,7 @@ fn a_full_pool_gives_the_task_back_and_strands_nothing() {
     drop(refused);
     assert_eq!(view.pending_tasks(), 0);
     pool.set(|queue| queue.bound = None);
-    let ran = Gate::new();
-    let open = ran.clone();
+    let (ran, open) = Gate::pair();
     view.execute(move || open.open()).unwrap();
     ran.wait();
 }
@@ -211,8 +196,7 @@ fn a_task_that_comes_as_the_view_goes_idle_is_never_stranded() {
                 let (view, ran) = (view.clone(), ran.clone());
                 ThreadBuilder::new("producer").spawn(move || {
                     for number in 1..=500 {
-                        let hit = ran.clone();
-                        view.execute(move || hit.note()).unwrap();
+                        view.execute(ran.hits()).unwrap();
                         // Waits until the view has no task, so that the next one arrives just as it
                         // becomes idle.
                         ran.wait_for(number);
@@ -263,8 +247,7 @@ fn a_full_view_gives_the_task_back() {
     let ran = Counter::new();
     let mut accepted = 0;
     let refused = loop {
-        let hit = ran.clone();
-        match view.execute(move || hit.note()) {
+        match view.execute(ran.hits()) {
             Ok(()) => accepted += 1,
             Err(refused) => break refused,
         }
@@ -284,8 +267,7 @@ fn a_panic_is_reported_and_does_no_harm() {
     let pool = Pool::new(2);
     let view = pool.view();
     view.execute(|| panic!("on purpose")).unwrap();
-    let ran = Gate::new();
-    let open = ran.clone();
+    let (ran, open) = Gate::pair();
     Executor::execute(&view, Task::named("next", move || open.open())).unwrap();
     ran.wait();
     assert_eq!(view.panics(), 1);
@@ -340,8 +322,7 @@ fn a_wait_for_its_own_promise_is_refused_as_a_circle() {
     let pool = Pool::new(2);
     let view = pool.view();
     let (_promise, answer) = view.promise::<u32>();
-    let log = Log::new();
-    let seen = log.clone();
+    let (log, seen) = Log::pair();
     view.execute(move || seen.push(answer.wait().unwrap_err().to_string()))
         .unwrap();
     log.wait_for(1);
@@ -354,8 +335,7 @@ fn what_was_accepted_runs_when_the_last_handle_is_gone() {
     let pool = Pool::new(2);
     let view = pool.view();
     let go_on = hold(&view);
-    let ran = Gate::new();
-    let open = ran.clone();
+    let (ran, open) = Gate::pair();
     view.execute(move || open.open()).unwrap();
     drop(view);
     go_on.open();
@@ -383,8 +363,7 @@ fn a_pool_that_drops_the_turn_closes_the_view() {
     pool.set(|queue| queue.held = true);
     let ran = Counter::new();
     for _ in 0..3 {
-        let hit = ran.clone();
-        view.execute(move || hit.note()).unwrap();
+        view.execute(ran.hits()).unwrap();
     }
     let mut dropped = VecDeque::new();
     pool.set(|queue| dropped = std::mem::take(&mut queue.work));
@@ -402,8 +381,7 @@ fn works_over_an_executor_that_runs_at_once() {
     let log = Log::new();
     let (inner, seen) = (view.clone(), log.clone());
     view.execute(move || {
-        let after = seen.clone();
-        inner.execute(move || after.push(2)).unwrap();
+        inner.execute(seen.pushes(2)).unwrap();
         seen.push(1);
     })
     .unwrap();
@@ -427,17 +405,15 @@ fn every_thread_of_an_unordered_pool_is_its_own() {
     let pool = Pool::new(2);
     let log = Log::new();
     let (core, seen) = (Arc::clone(&pool.core), log.clone());
-    let arrived = Gate::new();
-    let (here, go_on) = (arrived.clone(), Gate::new());
-    let gate = go_on.clone();
+    let stop = Stop::new();
+    let inside = stop.closure();
     pool.core
         .execute(Task::new(move || {
             seen.push(core.is_current());
-            here.open();
-            gate.wait();
+            inside();
         }))
         .unwrap();
-    arrived.wait();
+    stop.reached();
     let (core, seen) = (Arc::clone(&pool.core), log.clone());
     pool.core
         .execute(Task::new(move || seen.push(core.is_current())))
@@ -445,7 +421,7 @@ fn every_thread_of_an_unordered_pool_is_its_own() {
     log.wait_for(2);
     assert_eq!(log.take(), [true, true]);
     assert!(!pool.core.is_current());
-    go_on.open();
+    stop.go_on();
 }
 
 #[test]

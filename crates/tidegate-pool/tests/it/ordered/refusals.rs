@@ -87,8 +87,7 @@ impl Executor for Picky {
 #[test]
 fn a_task_that_trusted_a_refused_turn_goes_by_signal() {
     let (picky, ran) = (Picky::new(Ok(())), Counter::new());
-    let hit = ran.clone();
-    let view = picky.view(move || hit.note());
+    let view = picky.view(ran.hits());
     let refused = view.execute(|| panic!("never runs")).unwrap_err();
     assert_eq!((refused.why(), ran.count()), (RejectReason::Full, 0));
     let taken = std::mem::take(&mut *picky.taken.lock().unwrap());
@@ -103,8 +102,7 @@ fn a_task_that_trusted_a_refused_turn_goes_by_signal() {
 #[test]
 fn a_task_that_trusted_a_refused_turn_is_handed_back_at_the_end() {
     let (picky, ran) = (Picky::new(Err(RejectReason::Closed)), Counter::new());
-    let hit = ran.clone();
-    let view = picky.view(move || hit.note());
+    let view = picky.view(ran.hits());
     drop(view.execute(|| panic!("never runs")).unwrap_err());
     let back = view.handed_back().take();
     assert_eq!((back.len(), ran.count()), (1, 0));
@@ -125,8 +123,7 @@ fn a_task_that_trusted_a_refused_turn_runs_here_if_no_thread_can_be_had() {
 #[test]
 fn a_signal_dropped_by_a_dying_executor_hands_back() {
     let (picky, ran) = (Picky::new(Ok(())), Counter::new());
-    let hit = ran.clone();
-    let view = picky.view(move || hit.note());
+    let view = picky.view(ran.hits());
     drop(view.execute(|| panic!("never runs")).unwrap_err());
     let taken = std::mem::take(&mut *picky.taken.lock().unwrap());
     drop(taken);
@@ -170,12 +167,7 @@ fn what_a_nearly_full_pool_accepts_runs_once_and_in_order() {
         assert!(noise.join().unwrap());
         pool.set(|queue| queue.bound = None);
         let last = Gate::new();
-        let open = || {
-            Task::new({
-                let last = last.clone();
-                move || last.open()
-            })
-        };
+        let open = || Task::new(last.opens());
         // The view itself may still be full.
         until("the view has room", || {
             Executor::execute(&view, open()).is_ok()
@@ -194,8 +186,7 @@ fn what_a_nearly_full_pool_accepts_runs_once_and_in_order() {
 fn produce(view: &OrderedView, producer: u32, ran: &Log<(u32, u32)>) -> u32 {
     let mut accepted = 0;
     for _ in 0..1_000 {
-        let ran = ran.clone();
-        accepted += u32::from(view.execute(move || ran.push((producer, accepted))).is_ok());
+        accepted += u32::from(view.execute(ran.pushes((producer, accepted))).is_ok());
     }
     accepted
 }

@@ -9,7 +9,7 @@ use tidegate_pool::{DisplacedError, WorkerPool};
 use tidegate_testkit::{Counter, Log, Stop, until};
 
 use super::fixed;
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 /// How a thread factory breaks its contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,7 @@ fn a_factory_that_does_not_run_the_work_of_a_thread_closes_the_pool() {
             }
             Ok(())
         });
-        let errors = Log::new();
-        let heard = errors.clone();
+        let (errors, heard) = Log::pair();
         let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
         let pool = fixed(&clock, 1, 4).threads(threads).report_to(hook.clone());
         let pool = pool.build().unwrap();
@@ -101,7 +100,7 @@ fn borrowed_threads_are_given_back_at_once() {
     pool.execute(stop.closure()).unwrap();
     stop.reached();
     for _ in 0..5 {
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
     }
     ran.wait_for(5);
     assert!(pool.metrics().most_threads <= 2, "its own limit");

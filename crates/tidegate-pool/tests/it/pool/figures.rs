@@ -9,7 +9,6 @@ use tidegate_pool::{PoolError, PoolLimits, WorkerPool};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
 use super::{builder, fixed, held, hold, hold_many, release};
-use crate::hits;
 
 #[test]
 fn threads_are_ready_leased_or_utilized() {
@@ -60,8 +59,7 @@ fn the_queue_and_the_idle_are_counted_together() {
 #[test]
 fn being_low_on_threads_is_reported_when_it_changes() {
     let clock = ManualClock::new();
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let pool = fixed(&clock, 3, 8).low_threads(1);
     let pool = pool
         .on_low_threads(move |low| received.push(low))
@@ -82,8 +80,7 @@ fn being_low_on_threads_is_reported_when_it_changes() {
 fn a_thread_that_looks_on_and_is_claimed_makes_the_pool_low() {
     // With the system clock, an idle thread spins for a while before it sleeps.
     for _ in 0..200 {
-        let log = Log::new();
-        let received = log.clone();
+        let (log, received) = Log::pair();
         let pool = WorkerPool::builder("workers").core(1).max(1).reserved(1);
         let pool = pool
             .low_threads(0)
@@ -232,10 +229,7 @@ fn internal_jobs_are_never_refused_and_come_first() {
     let pool = fixed(&clock, 1, 1).build().unwrap();
     let gate = hold(&pool);
     let log = Log::new();
-    let note = |what: &'static str| {
-        let log = log.clone();
-        move || log.push(what)
-    };
+    let note = |what: &'static str| log.pushes(what);
     pool.execute(note("user")).unwrap();
     assert!(pool.execute(note("refused")).is_err());
     for _ in 0..100 {
@@ -258,7 +252,7 @@ fn listeners_run_on_the_pool_whatever_its_bound() {
     let gate = hold(&pool);
     let (promise, answer) = pool.promise::<u32>();
     let (received, handle) = (Counter::new(), pool.clone());
-    let mut hit = hits(received.clone());
+    let hit = received.hits();
     answer.on_complete(move |_| {
         assert!(handle.is_current());
         hit();

@@ -10,10 +10,10 @@ use tidegate_core::thread::ThreadJob;
 use tidegate_core::{ManualClock, RejectReason, ThreadBuilder, Unhandled};
 use tidegate_pool::{Growth, PoolLimits, WorkerPool};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Counter, Gate, Log, until};
+use tidegate_testkit::{Counter, Gate, Log, Stop, until};
 
 use super::{builder, fixed, hold, hold_many, release};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 #[test]
 fn the_usual_limits_are_those_of_the_rule() {
@@ -62,19 +62,18 @@ fn a_full_queue_refuses_nothing_while_a_thread_may_start_or_is_idle() {
 fn without_a_queue_one_job_waits_for_a_thread_that_is_about_to_come() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 0).build().unwrap();
-    let (notified, go_on) = (Gate::new(), Gate::new());
-    let (mine, tell, until) = (pool.clone(), notified.clone(), go_on.clone());
+    let stop = Stop::new();
+    let (mine, inside) = (pool.clone(), stop.closure());
     pool.execute(move || {
         mine.about_to_end();
         mine.about_to_end();
-        tell.open();
-        until.wait();
+        inside();
     })
     .unwrap();
-    notified.wait();
+    stop.reached();
     pool.about_to_end();
     let ran = Counter::new();
-    pool.execute(hits(ran.clone())).unwrap();
+    pool.execute(ran.hits()).unwrap();
     let refused = pool.execute(|| ()).unwrap_err();
     assert_eq!(
         refused.why(),
@@ -82,7 +81,7 @@ fn without_a_queue_one_job_waits_for_a_thread_that_is_about_to_come() {
         "one thread comes for one job"
     );
     assert_eq!(ran.count(), 0);
-    release(&clock, vec![go_on]);
+    release(&clock, vec![stop.gate()]);
     assert_eq!((ran.count(), pool.metrics().ready), (1, 1));
     // The thread took that job, so the next job has to find it idle again.
     let gate = hold(&pool);
@@ -94,18 +93,17 @@ fn without_a_queue_one_job_waits_for_a_thread_that_is_about_to_come() {
 fn a_job_that_is_about_to_end_makes_no_queue_longer() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 1).build().unwrap();
-    let (notified, go_on) = (Gate::new(), Gate::new());
-    let (mine, tell, until) = (pool.clone(), notified.clone(), go_on.clone());
+    let stop = Stop::new();
+    let (mine, inside) = (pool.clone(), stop.closure());
     pool.execute(move || {
         mine.about_to_end();
-        tell.open();
-        until.wait();
+        inside();
     })
     .unwrap();
-    notified.wait();
+    stop.reached();
     pool.execute(|| ()).unwrap();
     assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
-    release(&clock, vec![go_on]);
+    release(&clock, vec![stop.gate()]);
 }
 
 #[test]
@@ -116,10 +114,10 @@ fn queue_first_fills_the_queue_before_it_grows_beyond_the_core() {
     let gate = hold(&pool);
     let ran = Counter::new();
     for _ in 0..2 {
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
     }
     assert_eq!((pool.metrics().threads, ran.count()), (1, 0));
-    pool.execute(hits(ran.clone())).unwrap();
+    pool.execute(ran.hits()).unwrap();
     ran.wait_for(3);
     assert_eq!(pool.metrics().threads, 2);
     release(&clock, vec![gate]);
@@ -194,7 +192,7 @@ fn a_job_that_comes_as_threads_leave_is_run() {
     for round in 1..=200 {
         thread::scope(|scope| {
             scope.spawn(|| clock.jump(SECOND));
-            pool.execute(hits(ran.clone())).unwrap();
+            pool.execute(ran.hits()).unwrap();
         });
         ran.wait_for(round);
     }
@@ -203,8 +201,7 @@ fn a_job_that_comes_as_threads_leave_is_run() {
 #[test]
 fn a_panic_is_reported_and_its_thread_goes_on() {
     let clock = ManualClock::new();
-    let log = Log::new();
-    let received = log.clone();
+    let (log, received) = Log::pair();
     let hook = move |pool: &str, what: &Unhandled<'_>| received.push(format!("{pool}: {what}"));
     let pool = fixed(&clock, 1, 8).on_unhandled(hook).build().unwrap();
     let task = tidegate_core::Task::named("compact", || panic!("out of ink"));
@@ -239,7 +236,7 @@ fn no_thread_to_be_had_gives_the_job_back() {
     let pool = builder(&clock).core(0).max(2).queue(4).reserved(0);
     let pool = pool.threads(threads).build().unwrap();
     let ran = Counter::new();
-    let refused = pool.execute(hits(ran.clone())).unwrap_err();
+    let refused = pool.execute(ran.hits()).unwrap_err();
     assert_eq!(refused.why(), RejectReason::NoThread);
     refused.into_inner().run();
     assert_eq!(pool.metrics().threads, 0);
@@ -247,7 +244,7 @@ fn no_thread_to_be_had_gives_the_job_back() {
     let gate = hold(&pool);
     broken.store(true, Ordering::Relaxed);
     // A thread exists: the job waits for it.
-    pool.execute(hits(ran.clone())).unwrap();
+    pool.execute(ran.hits()).unwrap();
     assert_eq!(pool.metrics().failed_starts, 2);
     gate.open();
     ran.wait_for(2);

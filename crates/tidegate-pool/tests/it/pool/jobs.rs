@@ -7,7 +7,6 @@ use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Log};
 
 use super::{fixed, hold, release};
-use crate::hits;
 
 #[test]
 fn a_handle_takes_a_waiting_job_back_and_frees_its_place() {
@@ -15,9 +14,7 @@ fn a_handle_takes_a_waiting_job_back_and_frees_its_place() {
     let pool = fixed(&clock, 1, 1).build().unwrap();
     let gate = hold(&pool);
     let ran = Counter::new();
-    let queued = pool
-        .enqueue(Task::named("late", hits(ran.clone())))
-        .unwrap();
+    let queued = pool.enqueue(Task::named("late", ran.hits())).unwrap();
     assert!(queued.was_queued());
     assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     let task = queued.remove().unwrap();
@@ -39,7 +36,7 @@ fn a_handle_does_not_reach_a_job_that_has_started() {
     let started = pool.enqueue(task).unwrap();
     arrived.wait();
     let ran = Counter::new();
-    let waiting = pool.enqueue(Task::new(hits(ran.clone()))).unwrap();
+    let waiting = pool.enqueue(Task::new(ran.hits())).unwrap();
     assert!(started.remove().is_none(), "not even the other job");
     go_on.open();
     ran.wait_for(1);
@@ -54,7 +51,7 @@ fn a_job_whose_token_was_tripped_does_not_start() {
     let pool = fixed(&clock, 1, 4).build().unwrap();
     let gate = hold(&pool);
     let (token, ran) = (CancelToken::new(), Counter::new());
-    let job = Job::new(Task::new(hits(ran.clone()))).token(&token);
+    let job = Job::new(Task::new(ran.hits())).token(&token);
     pool.enqueue(job).unwrap();
     token.cancel();
     release(&clock, vec![gate]);
@@ -67,7 +64,7 @@ fn a_cancelled_completion_keeps_its_job_from_running() {
     let pool = fixed(&clock, 1, 4).build().unwrap();
     let gate = hold(&pool);
     let ran = Counter::new();
-    let answer = pool.submit(hits(ran.clone())).unwrap();
+    let answer = pool.submit(ran.hits()).unwrap();
     assert!(answer.cancel());
     release(&clock, vec![gate]);
     assert_eq!(ran.count(), 0);
@@ -114,8 +111,7 @@ fn another_queue_brings_another_order() {
 fn run_numbered(clock: &ManualClock, pool: WorkerPool) -> Vec<u32> {
     let (gate, log) = (hold(&pool), Log::new());
     for number in 0..5 {
-        let log = log.clone();
-        pool.execute(move || log.push(number)).unwrap();
+        pool.execute(log.pushes(number)).unwrap();
     }
     release(clock, vec![gate]);
     log.take()

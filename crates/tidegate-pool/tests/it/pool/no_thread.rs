@@ -12,7 +12,7 @@ use tidegate_pool::{DisplacedError, OrderedView};
 use tidegate_testkit::{Counter, Gate, Stop, until};
 
 use super::fixed;
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 /// A factory that gives a thread unless `is_broken`, and calls `before` first.
 fn factory(
@@ -60,8 +60,8 @@ fn a_periodic_task_goes_on_after_a_run_for_which_there_was_no_thread() {
     let pool = pool.on_unhandled(|_, _| ()).build().unwrap();
     let view = OrderedView::over(Arc::new(pool.clone())).unwrap();
     let (runs, of_view) = (Counter::new(), Counter::new());
-    let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, hits(runs.clone()));
-    let view_ticks = view.schedule_at_fixed_rate(SECOND, SECOND, hits(of_view.clone()));
+    let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, runs.hits());
+    let view_ticks = view.schedule_at_fixed_rate(SECOND, SECOND, of_view.hits());
     let once = pool.schedule(SECOND, || ()).unwrap();
     clock.jump(SECOND);
     assert!(once.wait().is_err(), "it waits for no other task");

@@ -10,7 +10,7 @@ use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Log, until};
 
 use super::{fixed, hold, release};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 /// Creates a pool with one thread and a queue of one job.
 fn tight(clock: &ManualClock, policy: PoolPolicy) -> WorkerPool {
@@ -42,7 +42,7 @@ fn fail_gives_the_job_back_and_it_can_run() {
     let gate = hold(&pool);
     pool.execute(|| ()).unwrap();
     let ran = Counter::new();
-    let refused = pool.execute(hits(ran.clone())).unwrap_err();
+    let refused = pool.execute(ran.hits()).unwrap_err();
     assert_eq!(refused.why(), RejectReason::Full);
     refused.into_inner().run();
     assert_eq!((ran.count(), pool.metrics().refused), (1, 1));
@@ -128,10 +128,7 @@ fn a_queue_decides_which_job_displaces_which() {
     let pool = fixed(&clock, 1, 2).queue_of(ByClass::default());
     let pool = pool.policy(PoolPolicy::DropOldest).build().unwrap();
     let (gate, log) = (hold(&pool), Log::new());
-    let job = |class| {
-        let log = log.clone();
-        Job::new(Task::new(move || log.push(class))).with_criticality(class)
-    };
+    let job = |class| Job::new(Task::new(log.pushes(class))).with_criticality(class);
     pool.enqueue(job(2)).unwrap();
     pool.enqueue(job(1)).unwrap();
     pool.enqueue(job(3)).unwrap();
@@ -149,7 +146,7 @@ fn backoff_pauses_and_succeeds_when_room_appears() {
     pool.execute(|| ()).unwrap();
     let ran = Counter::new();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| pool.execute(hits(ran.clone())));
+        let waiting = scope.spawn(|| pool.execute(ran.hits()));
         for _ in 0..3 {
             clock.await_sleepers(1);
             clock.jump(SECOND);
@@ -235,8 +232,7 @@ fn backoff_on_a_thread_of_the_pool_fails_at_once() {
 #[test]
 fn a_closure_decides_on_the_submitters_thread() {
     let clock = ManualClock::new();
-    let log = Log::new();
-    let seen = log.clone();
+    let (log, seen) = Log::pair();
     let decide = move |refused: Rejected<Task>| {
         seen.push(thread::current().id());
         match refused.into_inner() {
@@ -251,7 +247,7 @@ fn a_closure_decides_on_the_submitters_thread() {
     let gate = hold(&pool);
     pool.execute(|| ()).unwrap();
     let ran = Counter::new();
-    pool.execute_task(Task::named("wanted", hits(ran.clone())))
+    pool.execute_task(Task::named("wanted", ran.hits()))
         .unwrap();
     assert!(pool.execute(|| ()).is_err());
     assert_eq!(log.take(), [thread::current().id(); 2]);
@@ -262,8 +258,7 @@ fn a_closure_decides_on_the_submitters_thread() {
 #[test]
 fn a_stopped_pool_refuses_whatever_the_policy() {
     let clock = ManualClock::new();
-    let asked = Counter::new();
-    let count = asked.clone();
+    let (asked, count) = Counter::pair();
     let decide = move |refused: Rejected<Task>| {
         count.hit();
         Err(refused)

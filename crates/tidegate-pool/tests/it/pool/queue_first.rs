@@ -5,7 +5,6 @@ use tidegate_pool::{Growth, Headroom, PoolLimits, WorkerPool};
 use tidegate_testkit::{Counter, Gate};
 
 use super::{builder, held, hold, release};
-use crate::hits;
 
 fn queue_first(clock: &ManualClock, core: usize, max: usize, queue: usize) -> WorkerPool {
     let builder = builder(clock).core(core).max(max).queue(queue).reserved(0);
@@ -18,7 +17,7 @@ fn a_job_that_submits_a_job_and_waits_for_it_is_refused() {
     let pool = queue_first(&clock, 1, 4, 8);
     let handle = pool.clone();
     let (refused, notified) = (Gate::new(), Counter::new());
-    let (open, mut hit) = (refused.clone(), hits(notified.clone()));
+    let (open, hit) = (refused.clone(), notified.hits());
     pool.execute(move || {
         let inner = handle.submit(|| 7).unwrap();
         if inner.wait().is_err_and(|error| error.is_refused()) {
@@ -84,7 +83,7 @@ fn jobs_run_though_a_lessee_keeps_as_many_threads_as_the_core_has() {
         gates.push(go_on);
     }
     let ran = Counter::new();
-    pool.execute(hits(ran.clone())).unwrap();
+    pool.execute(ran.hits()).unwrap();
     ran.wait_for(1);
     release(&clock, gates);
     drop(lease);

@@ -13,7 +13,7 @@ use tidegate_pool::{Growth, WorkerPool};
 use tidegate_testkit::{Counter, Gate};
 
 use super::{builder, fixed, held, hold, hold_many, release};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 const ROUNDS: usize = 100;
 
@@ -27,7 +27,7 @@ fn a_job_queued_behind_a_wakeup_runs_though_the_idle_thread_is_claimed() {
         let (claiming, _, end_claiming) = held("claiming");
         let ran = Counter::new();
         pool.execute_task(first).unwrap();
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
         let _ = pool.try_execute(claiming);
         ran.wait_for(1);
         release(&clock, vec![end_first, end_claiming]);
@@ -46,7 +46,7 @@ fn a_job_queued_behind_a_wakeup_runs_though_the_idle_thread_leaves() {
         thread::scope(|scope| {
             scope.spawn(|| clock.jump(SECOND));
             pool.execute_task(first).unwrap();
-            pool.execute(hits(ran.clone())).unwrap();
+            pool.execute(ran.hits()).unwrap();
         });
         ran.wait_for(1);
         release(&clock, vec![end_first]);
@@ -62,7 +62,7 @@ fn what_was_accepted_before_a_stop_gets_its_threads_after_it() {
         let (first, _, end_first) = held("first");
         let ran = Counter::new();
         pool.execute_task(first).unwrap();
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
         let stopped = pool.shutdown(SECOND);
         ran.wait_for(1);
         end_first.open();
@@ -97,13 +97,13 @@ fn a_job_that_relied_on_a_thread_that_cannot_be_started_gets_another() {
     let threads = spawner(&broken, move || {
         if is_broken.load(Ordering::Relaxed) {
             let pool = inside.get().unwrap();
-            pool.execute(hits(count.clone())).unwrap();
+            pool.execute(count.hits()).unwrap();
             assert_eq!(pool.metrics().queued, 1);
         }
     });
     let pool = fixed(&clock, 1, 8).threads(threads).build().unwrap();
     assert!(pool_of.set(pool.clone()).is_ok());
-    pool.execute(hits(ran.clone())).unwrap();
+    pool.execute(ran.hits()).unwrap();
     ran.wait_for(2);
     clock.settle();
     let metrics = pool.metrics();
@@ -121,7 +121,7 @@ fn queue_first_without_a_core_starts_a_thread_for_what_it_queues() {
     let pool = pool.build().unwrap();
     let ran = Counter::new();
     for round in 1..=3 {
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
         ran.wait_for(round);
         clock.settle();
         clock.advance(SECOND);
@@ -147,9 +147,8 @@ fn a_hook_that_blocks_keeps_no_job_waiting() {
     clock.settle();
     let first = hold(&pool);
     let ran = Gate::new();
-    let run = ran.clone();
     thread::scope(|scope| {
-        scope.spawn(|| pool.execute_task(Task::new(move || run.open())).unwrap());
+        scope.spawn(|| pool.execute_task(Task::new(ran.opens())).unwrap());
         inside.wait();
         ran.wait();
         go_on.open();

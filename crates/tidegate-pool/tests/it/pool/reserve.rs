@@ -7,7 +7,7 @@ use tidegate_pool::{FreeThreads, Growth, TryExecutor, WorkerPool};
 use tidegate_testkit::{Counter, until};
 
 use super::{builder, hold, hold_many, release};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 fn reserving(clock: &ManualClock, max: usize, reserved: usize) -> WorkerPool {
     let builder = builder(clock).core(max).max(max).queue(8);
@@ -15,7 +15,7 @@ fn reserving(clock: &ManualClock, max: usize, reserved: usize) -> WorkerPool {
 }
 
 fn count(ran: &Counter) -> Task {
-    Task::new(hits(ran.clone()))
+    Task::new(ran.hits())
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn no_worker_goes_into_reserve_while_jobs_wait() {
     let gate = hold(&pool);
     let ran = Counter::new();
     for _ in 0..8 {
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
     }
     gate.open();
     ran.wait_for(8);
@@ -167,7 +167,7 @@ fn takers_and_submitters_at_once_lose_nothing() {
             })
             .collect();
         for _ in 0..each {
-            pool.execute(hits(ran.clone())).unwrap();
+            pool.execute(ran.hits()).unwrap();
         }
         takers.into_iter().map(|taker| taker.join().unwrap()).sum()
     });

@@ -11,7 +11,7 @@ use tidegate_promise::Completion;
 use tidegate_testkit::{Counter, Gate, until};
 
 use super::{builder, fixed, hold_many, release};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 #[test]
 fn raising_the_maximum_starts_threads_for_what_waits() {
@@ -95,7 +95,7 @@ fn the_bound_is_taken_at_admission() {
     let gates = hold_many(&pool, 1);
     let ran = Counter::new();
     for _ in 0..3 {
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
     }
     let bound = |queue| PoolLimits {
         queue,
@@ -105,7 +105,7 @@ fn the_bound_is_taken_at_admission() {
     assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     assert_eq!(pool.metrics().queued, 3, "what waits stays");
     pool.resize(bound(4)).unwrap();
-    pool.execute(hits(ran.clone())).unwrap();
+    pool.execute(ran.hits()).unwrap();
     assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Full);
     release(&clock, gates);
     assert_eq!(ran.count(), 4);
@@ -126,7 +126,7 @@ fn the_reserve_can_be_given_up_and_taken_again() {
     pool.resize(reserve(1)).unwrap();
     assert_eq!((pool.metrics().reserved, pool.metrics().ready), (1, 2));
     let ran = Counter::new();
-    pool.try_execute(Task::new(hits(ran.clone()))).unwrap();
+    pool.try_execute(Task::new(ran.hits())).unwrap();
     ran.wait_for(1);
 }
 

@@ -12,7 +12,7 @@ use tidegate_promise::{WaitError, promise};
 use tidegate_testkit::{Counter, DropCount, Gate, Stop, until};
 
 use super::{fixed, hold, hold_many, release};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 #[test]
 fn a_pool_that_never_ran_ends_at_once() {
@@ -38,7 +38,7 @@ fn what_was_accepted_runs_before_the_deadline() {
     let pool = fixed(&clock, 1, 8).build().unwrap();
     let (gate, ran) = (hold(&pool), Counter::new());
     for _ in 0..5 {
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
     }
     let stopped = pool.shutdown(SECOND);
     assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
@@ -61,7 +61,7 @@ fn at_the_deadline_what_has_not_started_is_handed_back_and_the_rest_is_named() {
     let pool = fixed(&clock, 1, 8).build().unwrap();
     let (gate, ran) = (hold(&pool), Counter::new());
     for _ in 0..3 {
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
     }
     let stopped = pool.shutdown(4 * SECOND);
     let token = pool.shutdown_token();
@@ -69,8 +69,7 @@ fn at_the_deadline_what_has_not_started_is_handed_back_and_the_rest_is_named() {
     clock.jump(SECOND);
     assert!(!token.is_cancelled());
     let notified = Gate::new();
-    let tell = notified.clone();
-    token.on_cancel(move || tell.open()).forget();
+    token.on_cancel(notified.opens()).forget();
     clock.jump(SECOND);
     notified.wait();
     assert!(!stopped.is_done(), "half of the time is left");
@@ -95,8 +94,7 @@ fn a_job_that_looks_at_the_token_ends_in_time() {
     let (token, begun) = (pool.shutdown_token(), Gate::new());
     let (here, notified) = (begun.clone(), Gate::new());
     pool.execute(move || {
-        let tell = notified.clone();
-        token.on_cancel(move || tell.open()).forget();
+        token.on_cancel(notified.opens()).forget();
         here.open();
         notified.wait();
     })
@@ -156,7 +154,7 @@ fn the_last_handle_ends_the_pool_after_what_it_accepted() {
     let pool = fixed(&clock, 1, 8).build().unwrap();
     let (gate, ran) = (hold(&pool), Counter::new());
     for _ in 0..3 {
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
     }
     let stopped = pool.termination();
     drop(pool);
@@ -204,7 +202,7 @@ fn submitters_against_a_stop_lose_nothing() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        match pool.execute(hits(ran.clone())) {
+                        match pool.execute(ran.hits()) {
                             Ok(()) => {
                                 accepted.hit();
                             }
@@ -269,7 +267,7 @@ fn the_last_thread_that_ends_at_the_deadline_loses_nothing() {
         arrived.wait();
         let ran = Counter::new();
         for _ in 0..JOBS {
-            pool.execute(hits(ran.clone())).unwrap();
+            pool.execute(ran.hits()).unwrap();
         }
         let report = pool.shutdown(Duration::ZERO).wait().unwrap();
         assert_eq!((report.handed_back.len(), report.stuck.len()), (JOBS, 1));
@@ -290,7 +288,7 @@ fn a_job_given_to_a_thread_that_has_not_begun_is_handed_back() {
     let pool = fixed(&clock, 2, 8).threads(threads).build().unwrap();
     let ran = Counter::new();
     for _ in 0..3 {
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
     }
     let report = pool.shutdown(Duration::ZERO).wait().unwrap();
     assert_eq!((report.handed_back.len(), report.stuck.len()), (3, 0));
@@ -310,7 +308,7 @@ fn at_the_end_each_job_has_run_still_runs_or_is_handed_back() {
         release(&clock, hold_many(&pool, 3));
         let (ran, mut accepted) = (Counter::new(), 0);
         for job in 0..round % 7 {
-            let task = Task::new(hits(ran.clone()));
+            let task = Task::new(ran.hits());
             let given = match job % 3 {
                 0 => pool.try_execute(task).is_ok(),
                 _ => pool.execute_task(task).is_ok(),

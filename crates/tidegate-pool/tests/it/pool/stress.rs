@@ -298,11 +298,8 @@ fn submit(
     go_on: &Gate,
     ran: &Counter,
 ) -> u64 {
-    let block = || {
-        let until = go_on.clone();
-        Task::new(move || until.wait())
-    };
-    let quick = || Task::new(crate::hits(ran.clone()));
+    let block = || Task::new(go_on.waits());
+    let quick = || Task::new(ran.hits());
     let mut counted = 0;
     for step in steps {
         match step {

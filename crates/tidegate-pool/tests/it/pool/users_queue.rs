@@ -7,10 +7,10 @@ use std::time::Duration;
 use tidegate_core::{CancelToken, ManualClock, OnUnhandled, RejectReason, Task};
 use tidegate_pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
 use tidegate_pool::{DisplacedError, PoolPolicy, WorkerPool};
-use tidegate_testkit::{Bomb, Counter, Log, Rng, rounds, until};
+use tidegate_testkit::{Bomb, Counter, Log, Rng, begins, rounds, until};
 
 use super::{fixed, hold};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 /// How a queue breaks its contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +70,7 @@ impl JobQueue for Faulty {
 }
 
 fn heard() -> (OnUnhandled, Log<String>) {
-    let log = Log::new();
-    let heard = log.clone();
+    let (log, heard) = Log::pair();
     let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
     (hook, log)
 }
@@ -138,10 +137,7 @@ fn a_queue_that_breaks_its_contract_closes_its_pool_with_one_error_that_names_it
         assert!(error.ends_with("; the pool is closed"), "{error}");
         assert_eq!(pool.execute(|| ()).unwrap_err().why(), RejectReason::Closed);
         let failed = pool.failed_part().unwrap_or_default();
-        assert!(
-            failed.starts_with(&format!("the queue: {says}")),
-            "{failed}"
-        );
+        begins(failed, format!("the queue: {says}"));
         gate.open();
         until("what runs goes on", || pool.metrics().done == 1);
         still.open();
@@ -167,7 +163,7 @@ fn a_shutdown_of_a_pool_whose_queue_fails_hands_its_jobs_back() {
     let pool = pool.build().unwrap();
     let (gate, ran) = (hold(&pool), Counter::new());
     for _ in 0..4 {
-        pool.execute(hits(ran.clone())).unwrap();
+        pool.execute(ran.hits()).unwrap();
     }
     let report = pool.shutdown(Duration::ZERO).wait().unwrap();
     report.handed_back.take().into_iter().for_each(Task::run);
@@ -262,7 +258,7 @@ fn each_job_runs_or_leaves_once_whatever_the_queue_chooses() {
                 let mut rng = rng.fork();
                 scope.spawn(move || {
                     for _ in 0..300 {
-                        let Ok(job) = pool.enqueue(Task::new(hits(ran.clone()))) else {
+                        let Ok(job) = pool.enqueue(Task::new(ran.hits())) else {
                             continue;
                         };
                         accepted.hit();

@@ -1,10 +1,10 @@
 //! Cancelling scheduled and periodic tasks.
 
 use tidegate_core::ManualClock;
-use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop, rounds, spin_times, until};
+use tidegate_testkit::{Counter, DropCount, Log, Stop, rounds, spin_times, until};
 
 use super::{fixed, for_both, hold};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 #[test]
 fn cancelling_frees_the_closure_and_the_place_at_once() {
@@ -36,8 +36,7 @@ fn a_task_that_is_queued_can_still_be_cancelled_and_a_running_one_cannot() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 8).build().unwrap();
     let gate = hold(&pool);
-    let ran = Counter::new();
-    let count = ran.clone();
+    let (ran, count) = Counter::pair();
     let queued = pool.schedule(SECOND, move || count.hit()).unwrap();
     clock.jump(SECOND);
     until("the task is queued", || pool.metrics().queued == 1);
@@ -62,21 +61,20 @@ fn a_task_that_is_queued_can_still_be_cancelled_and_a_running_one_cannot() {
 #[test]
 fn a_cancel_during_a_run_prevents_the_next_one() {
     for_both(|target, clock| {
-        let (arrived, go_on, runs) = (Gate::new(), Gate::new(), Counter::new());
-        let (here, gate, count) = (arrived.clone(), go_on.clone(), runs.clone());
+        let (stop, runs) = (Stop::new(), Counter::new());
+        let (inside, count) = (stop.closure(), runs.clone());
         let drops = Counter::new();
         let held = DropCount::new(&drops);
         let ticks = target.at_fixed_rate(SECOND, SECOND, move || {
             let _held = &held;
             count.hit();
-            here.open();
-            gate.wait();
+            inside();
         });
         clock.jump(SECOND);
-        arrived.wait();
+        stop.reached();
         assert!(ticks.unwrap().cancel());
         assert_eq!(drops.count(), 0, "it runs");
-        go_on.open();
+        stop.go_on();
         drops.wait_for(1);
         clock.settle();
         clock.advance(SECOND * 10);
@@ -89,8 +87,7 @@ fn a_drop_that_uses_the_pool_and_panics_does_no_harm() {
     struct Nasty(super::Target, Log<&'static str>);
     impl Drop for Nasty {
         fn drop(&mut self) {
-            let log = self.1.clone();
-            let again = self.0.schedule(SECOND, move || log.push("from a drop"));
+            let again = self.0.schedule(SECOND, self.1.pushes("from a drop"));
             drop(again);
             panic!("on purpose");
         }
@@ -116,7 +113,7 @@ fn cancels_against_runs_never_let_one_run_too_many() {
         let clock = ManualClock::new();
         let pool = fixed(&clock, 2, 64).build().unwrap();
         let runs = Counter::new();
-        let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, hits(runs.clone()));
+        let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, runs.hits());
         let ticks = ticks.unwrap();
         clock.jump(SECOND);
         spin_times(round * 7 % 301);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tidegate_core::{ManualClock, RejectReason, Task};
 use tidegate_pool::{NotStartedError, PeriodError};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Counter, DropCount, Gate, Log, until};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop, until};
 
 use super::{fixed, hold, view_of};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 #[test]
 fn a_shutdown_cancels_what_is_not_due_and_refuses_more() {
@@ -64,7 +64,7 @@ fn what_is_due_runs_before_the_deadline_or_is_handed_back() {
     let due = pool.schedule(SECOND, || 7).unwrap();
     let given_up = pool.schedule(SECOND, || 8).unwrap();
     let runs = Counter::new();
-    let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, hits(runs.clone()));
+    let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, runs.hits());
     clock.jump(SECOND);
     until("all are queued", || pool.metrics().queued == 3);
     let report = pool.shutdown(Duration::ZERO).wait().unwrap();
@@ -83,17 +83,16 @@ fn what_is_due_runs_before_the_deadline_or_is_handed_back() {
 fn a_periodic_task_that_runs_when_shutdown_comes_is_not_put_back() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 8).build().unwrap();
-    let (arrived, go_on, runs) = (Gate::new(), Gate::new(), Counter::new());
-    let (here, gate, count) = (arrived.clone(), go_on.clone(), runs.clone());
+    let (stop, runs) = (Stop::new(), Counter::new());
+    let (inside, count) = (stop.closure(), runs.clone());
     let ticks = pool.schedule_with_fixed_delay(SECOND, SECOND, move || {
         count.hit();
-        here.open();
-        gate.wait();
+        inside();
     });
     clock.jump(SECOND);
-    arrived.wait();
+    stop.reached();
     let ended = pool.shutdown(SECOND * 60);
-    go_on.open();
+    stop.go_on();
     let report = ended.wait().unwrap();
     assert_eq!((report.ran, report.cancelled, runs.count()), (1, 0, 1));
     assert!(matches!(ticks.unwrap().wait(), Err(WaitError::Cancelled)));

@@ -8,7 +8,7 @@ use tidegate_pool::{NotStartedError, OrderedView, WorkerPool};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
 use super::{fixed, hold, view_of};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 /// Keeps both threads of the pool busy until the gates are opened.
 fn hold_all(pool: &WorkerPool) -> [Gate; 2] {
@@ -112,9 +112,8 @@ fn each_task_is_taken_once_by_threads_that_race_for_it() {
         let ran = Counter::new();
         let completions: Vec<_> = (0..40)
             .map(|n| {
-                let runs = ran.clone();
                 let after = SECOND * (n % 4);
-                pool.schedule(after, move || runs.hit()).unwrap()
+                pool.schedule(after, ran.hits()).unwrap()
             })
             .collect();
         clock.jump(SECOND);
@@ -164,8 +163,7 @@ fn a_periodic_task_of_a_view_that_is_taken_runs_once_more() {
     let view = view_of(&pool);
     let gate = hold_all(&pool);
     let ran = Counter::new();
-    let runs = ran.clone();
-    let ticks = view.schedule_at_fixed_rate(SECOND, SECOND, hits(runs));
+    let ticks = view.schedule_at_fixed_rate(SECOND, SECOND, ran.hits());
     let ticks = ticks.unwrap();
     clock.jump(SECOND);
     until("it is queued", || view.pending_tasks() == 1);

@@ -134,8 +134,7 @@ fn hold(pool: &WorkerPool) -> Gate {
 
 /// Returns a hook for unhandled errors, and its log.
 fn heard() -> (OnUnhandled, Log<String>) {
-    let log = Log::new();
-    let heard = log.clone();
+    let (log, heard) = Log::pair();
     let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
     (hook, log)
 }

@@ -12,7 +12,7 @@ use tidegate_promise::{Completion, WaitError};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
 use super::{fixed, heard, hold, view_of};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 /// Returns the reason for which a due task was refused.
 fn refusal<T: std::fmt::Debug + Send + 'static>(completion: Completion<T>) -> RejectReason {
@@ -63,7 +63,7 @@ fn a_refused_run_of_a_periodic_task_is_left_out() {
     let (hook, errors) = heard();
     let pool = fixed(&clock, 1, 0).report_to(hook.clone()).build().unwrap();
     let runs = Counter::new();
-    let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, hits(runs.clone()));
+    let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, runs.hits());
     clock.advance(SECOND);
     let gate = hold(&pool);
     clock.jump(SECOND);
@@ -82,8 +82,7 @@ fn a_refused_run_of_a_periodic_task_is_left_out() {
 
 #[test]
 fn no_policy_applies_to_a_due_task() {
-    let asked = Counter::new();
-    let count = asked.clone();
+    let (asked, count) = Counter::pair();
     let policies = [
         PoolPolicy::CallerRuns,
         PoolPolicy::DropOldest,
@@ -121,8 +120,7 @@ fn a_view_over_a_pool_whose_callers_run_refused_jobs_runs_nothing_on_the_timer()
     let pool = pool.report_to(heard().0).build().unwrap();
     let view = view_of(&pool);
     let gates = [hold(&pool), hold(&pool)];
-    let ran = Counter::new();
-    let count = ran.clone();
+    let (ran, count) = Counter::pair();
     let due = view.schedule(SECOND, move || count.hit()).unwrap();
     clock.jump(SECOND);
     assert_eq!(refusal(due), RejectReason::Full);
@@ -136,7 +134,7 @@ fn a_due_task_can_be_displaced_like_any_job() {
     let pool = fixed(&clock, 1, 1).policy(PoolPolicy::DropOldest);
     let pool = pool.build().unwrap();
     let runs = Counter::new();
-    let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, hits(runs.clone()));
+    let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, runs.hits());
     let gate = hold(&pool);
     clock.jump(SECOND);
     until("the run is queued", || pool.metrics().queued == 1);
@@ -216,7 +214,7 @@ fn a_due_task_for_which_no_thread_can_be_started_fails() {
             is_broken.store(false, Ordering::SeqCst);
             assert_eq!(pool.submit(|| 8).unwrap().wait().unwrap(), 8, "{why:?}");
             let ran = Counter::new();
-            view.execute(hits(ran.clone())).unwrap();
+            view.execute(ran.hits()).unwrap();
             ran.wait_for(1);
         }
     }
@@ -230,7 +228,7 @@ fn a_view_counts_what_it_or_its_pool_refuses() {
     let view = view_of(&pool);
     let gates = [hold(&pool), hold(&pool)];
     let (due, runs) = (view.schedule(SECOND, || 7).unwrap(), Counter::new());
-    let ticks = view.schedule_at_fixed_rate(SECOND, SECOND, hits(runs.clone()));
+    let ticks = view.schedule_at_fixed_rate(SECOND, SECOND, runs.hits());
     clock.jump(SECOND);
     assert_eq!(refusal(due), RejectReason::Full);
     until("both are refused", || view.refused_tasks() == 2);

@@ -8,7 +8,6 @@ use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Counter, Rng, rounds, spin_times, until};
 
 use super::view_of;
-use crate::hits;
 
 #[test]
 fn each_task_runs_is_cancelled_refused_or_handed_back_exactly_once() {
@@ -24,9 +23,8 @@ fn each_task_runs_is_cancelled_refused_or_handed_back_exactly_once() {
                 scope.spawn(move || {
                     let mut random = Rng::new(seed * 3 + number);
                     for _ in 0..200 {
-                        let count = ran.clone();
                         let after = Duration::from_nanos(random.below(50_000));
-                        let run = move || count.hit();
+                        let run = ran.hits();
                         let task = match random.below(2) {
                             0 => pool.schedule(after, run),
                             _ => view.schedule(after, run),
@@ -73,7 +71,7 @@ fn periodic_tasks_end_with_their_pool_however_it_ends() {
         let tasks = 12;
         for number in 0..tasks {
             let period = Duration::from_nanos(1 + random.below(20_000));
-            let run = hits(runs.clone());
+            let run = runs.hits();
             let task = match number % 4 {
                 0 => pool.schedule_at_fixed_rate(Duration::ZERO, period, run),
                 1 => pool.schedule_with_fixed_delay(Duration::ZERO, period, run),

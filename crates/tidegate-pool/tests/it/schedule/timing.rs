@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_pool::{Missed, PeriodError};
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Log, Stop};
 
 use super::{Target, fixed, for_both, hold, log_time};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 #[test]
 fn an_hour_of_minutes_runs_sixty_one_times() {
     for_both(|target, clock| {
         let runs = Counter::new();
         let minute = SECOND * 60;
-        let ticks = target.at_fixed_rate(Duration::ZERO, minute, hits(runs.clone()));
+        let ticks = target.at_fixed_rate(Duration::ZERO, minute, runs.hits());
         clock.advance(minute * 60);
         assert_eq!(runs.count(), 61);
         assert!(ticks.unwrap().cancel());
@@ -50,11 +50,10 @@ fn a_delay_of_zero_runs_at_once() {
 #[test]
 fn a_delay_too_long_to_count_never_ends_and_does_no_harm() {
     for_both(|target, clock| {
-        let runs = Counter::new();
-        let count = runs.clone();
+        let (runs, count) = Counter::pair();
         let never = target.schedule(Duration::MAX, move || count.hit()).unwrap();
-        let once = target.at_fixed_rate(SECOND, Duration::MAX, hits(runs.clone()));
-        let delayed = target.with_fixed_delay(SECOND, Duration::MAX, hits(runs.clone()));
+        let once = target.at_fixed_rate(SECOND, Duration::MAX, runs.hits());
+        let delayed = target.with_fixed_delay(SECOND, Duration::MAX, runs.hits());
         clock.advance(SECOND * 3600 * 24 * 365);
         assert_eq!(runs.count(), 2, "the first run of each periodic task");
         assert!(never.cancel() && once.unwrap().cancel() && delayed.unwrap().cancel());
@@ -77,10 +76,7 @@ fn runs_by_deadline_then_by_the_order_of_scheduling() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 64).build().unwrap();
     let log = Log::new();
-    let note = |name: &'static str| {
-        let log = log.clone();
-        move || log.push(name)
-    };
+    let note = |name: &'static str| log.pushes(name);
     let ticks = pool.schedule_at_fixed_rate(SECOND, SECOND, note("tick"));
     let last = pool.schedule(SECOND * 3, note("last")).unwrap();
     pool.schedule(SECOND * 2, note("first")).unwrap();
@@ -105,9 +101,8 @@ fn a_thousand_tasks_run_once_each_in_order() {
     let pool = fixed(&clock, 1, 2000).build().unwrap();
     let log = Log::new();
     for number in (0..1000_u64).rev() {
-        let log = log.clone();
         let after = Duration::from_millis(number);
-        pool.schedule(after, move || log.push(number)).unwrap();
+        pool.schedule(after, log.pushes(number)).unwrap();
     }
     clock.settle();
     assert_eq!(pool.metrics().scheduled, 999, "one is due already");
@@ -149,17 +144,16 @@ fn a_task_may_schedule_and_cancel_others() {
 /// Returns the times of the runs, in milliseconds, of a task with a period of one second whose run
 /// at 1 s takes until 4.5 s.
 fn after_a_stall(target: &Target, clock: &ManualClock, missed: Missed) -> Vec<u64> {
-    let (log, arrived, go_on) = (Log::new(), Gate::new(), Gate::new());
-    let (mut note, here, gate) = (log_time(clock, &log), arrived.clone(), go_on.clone());
+    let (log, stop) = (Log::new(), Stop::new());
+    let (mut note, inside) = (log_time(clock, &log), stop.closure());
     let ticks = target.at_rate(SECOND, SECOND, missed, move || {
         note();
-        here.open();
-        gate.wait();
+        inside();
     });
     clock.jump(SECOND);
-    arrived.wait();
+    stop.reached();
     clock.jump(SECOND * 7 / 2);
-    go_on.open();
+    stop.go_on();
     clock.settle();
     clock.advance(SECOND * 5 / 2);
     assert!(ticks.unwrap().cancel());
@@ -184,17 +178,16 @@ fn missed_runs_follow_back_to_back_or_are_skipped_or_start_anew() {
 #[test]
 fn a_fixed_delay_counts_from_the_end_of_a_run() {
     for_both(|target, clock| {
-        let (log, arrived, go_on) = (Log::new(), Gate::new(), Gate::new());
-        let (mut note, here, gate) = (log_time(clock, &log), arrived.clone(), go_on.clone());
+        let (log, stop) = (Log::new(), Stop::new());
+        let (mut note, inside) = (log_time(clock, &log), stop.closure());
         let ticks = target.with_fixed_delay(SECOND, SECOND, move || {
             note();
-            here.open();
-            gate.wait();
+            inside();
         });
         clock.jump(SECOND);
-        arrived.wait();
+        stop.reached();
         clock.jump(SECOND * 2);
-        go_on.open();
+        stop.go_on();
         clock.settle();
         clock.advance(SECOND * 2);
         assert_eq!(log.take(), [1000, 4000, 5000]);
@@ -205,25 +198,23 @@ fn a_fixed_delay_counts_from_the_end_of_a_run() {
 #[test]
 fn a_periodic_task_does_not_overlap_itself_and_delays_no_other() {
     for_both(|target, clock| {
-        let (arrived, go_on) = (Gate::new(), Gate::new());
+        let stop = Stop::new();
         let (begun, ended) = (Counter::new(), Counter::new());
-        let (here, gate, at_once, done) =
-            (arrived.clone(), go_on.clone(), begun.clone(), ended.clone());
+        let (inside, at_once, done) = (stop.closure(), begun.clone(), ended.clone());
         let ticks = target.at_fixed_rate(SECOND, SECOND, move || {
             assert_eq!(at_once.hit(), done.count() + 1, "two at once");
-            here.open();
-            gate.wait();
+            inside();
             done.hit();
         });
         clock.jump(SECOND);
-        arrived.wait();
+        stop.reached();
         clock.jump(SECOND * 9);
         if let Target::Pool(pool) = target {
             let other = pool.schedule(Duration::ZERO, || 7).unwrap();
             assert_eq!(other.wait().unwrap(), 7, "the pool has another thread");
         }
         assert_eq!(begun.count(), 1);
-        go_on.open();
+        stop.go_on();
         ended.wait_for(10);
         clock.settle();
         assert_eq!(ended.count(), 10, "those that were missed");
@@ -240,7 +231,7 @@ fn a_panic_ends_a_task_with_that_cause_and_no_other() {
             assert!(count.hit() < 3, "out of ink");
         });
         let once = target.schedule(SECOND, || -> u32 { panic!("no paper") });
-        let sound = target.at_fixed_rate(SECOND, SECOND, hits(other.clone()));
+        let sound = target.at_fixed_rate(SECOND, SECOND, other.hits());
         clock.advance(SECOND * 10);
         let cause = broken.unwrap().wait().unwrap_err().to_string();
         assert!(cause.contains("out of ink"), "{cause}");

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tidegate_core::thread::ThreadPerTask;
 use tidegate_core::{ManualClock, ThreadBuilder};
 use tidegate_pool::OrderedView;
-use tidegate_testkit::{Counter, Gate, Log, until};
+use tidegate_testkit::{Counter, Log, Stop, until};
 
 use super::{fixed, view_of};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 #[test]
 fn due_tasks_run_in_the_order_of_the_view_and_one_at_a_time() {
@@ -37,22 +37,21 @@ fn a_due_task_waits_for_the_view_and_not_for_its_pool() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 2, 64).build().unwrap();
     let (view, other) = (view_of(&pool), view_of(&pool));
-    let (arrived, go_on, log) = (Gate::new(), Gate::new(), Log::new());
-    let (here, gate, first) = (arrived.clone(), go_on.clone(), log.clone());
+    let (stop, log) = (Stop::new(), Log::new());
+    let (inside, first) = (stop.closure(), log.clone());
     view.execute(move || {
-        here.open();
-        gate.wait();
+        inside();
         first.push("held");
     })
     .unwrap();
-    arrived.wait();
+    stop.reached();
     let (second, third) = (log.clone(), log.clone());
     let due = view.schedule(SECOND, move || second.push("due")).unwrap();
     let elsewhere = other.schedule(SECOND, move || third.push("elsewhere"));
     clock.jump(SECOND);
     elsewhere.unwrap().wait().unwrap();
     assert!(!due.is_done());
-    go_on.open();
+    stop.go_on();
     due.wait().unwrap();
     assert_eq!(log.take(), ["elsewhere", "held", "due"]);
 }
@@ -93,7 +92,7 @@ fn a_view_over_any_executor_has_a_timer_of_its_own() {
     let view = OrderedView::over(Arc::new(threads)).unwrap();
     let runs = Counter::new();
     let tick = Duration::from_nanos(1);
-    let ticks = view.schedule_with_fixed_delay(Duration::ZERO, tick, hits(runs.clone()));
+    let ticks = view.schedule_with_fixed_delay(Duration::ZERO, tick, runs.hits());
     let once = view.schedule(tick, || 7).unwrap();
     assert_eq!(once.wait().unwrap(), 7);
     runs.wait_for(3);

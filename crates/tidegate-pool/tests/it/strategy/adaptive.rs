@@ -111,8 +111,7 @@ fn has_frame(stack: &str, function: &str) -> bool {
 #[test]
 fn without_a_thread_an_adapting_task_runs_tagged() {
     let stage = Stage::new(Kind::Eager, Place::NoReserve);
-    let seen = Log::new();
-    let notified = seen.clone();
+    let (seen, notified) = Log::pair();
     stage
         .source
         .add(Blocking::Adapts, move || notified.push(wait_policy()));
@@ -228,8 +227,7 @@ fn with_every_thread_held_the_thread_that_produces_is_not_held_too() {
 }
 
 fn only_tagged_tasks_run_on_the_last_thread(stage: &Stage) {
-    let (gate, log) = (Gate::new(), Log::new());
-    let opens = gate.clone();
+    let ((gate, opened), log) = (Gate::pair(), Log::new());
     let notified = log.clone();
     // The task waits for the third task: if no thread took over, it would never end.
     let steps = stage.made.steps.clone();
@@ -237,14 +235,14 @@ fn only_tagged_tasks_run_on_the_last_thread(stage: &Stage) {
         for steps in std::iter::repeat_n(steps.iter(), 2).flatten() {
             steps.tick(Duration::from_micros(60));
         }
-        gate.wait();
+        opened.wait();
         notified.push(("may", wait_policy()));
     });
     let notified = log.clone();
     stage.source.add(Blocking::Adapts, move || {
         notified.push(("adapts", wait_policy()))
     });
-    stage.source.add(Blocking::Never, move || opens.open());
+    stage.source.add(Blocking::Never, gate.opens());
     stage.produce_and_settle();
     let expected = [("adapts", WaitPolicy::Tagged), ("may", WaitPolicy::Free)];
     assert_eq!(log.take(), expected, "{stage}");

@@ -12,7 +12,7 @@ use tidegate_pool::{OrderedView, WorkerPool, WorkerPoolBuilder};
 use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop, until};
 
 use super::{AnyProducer, KINDS, Kind, make};
-use crate::{SECOND, hits};
+use crate::SECOND;
 
 /// A pool of one thread, which runs a job until `go_on` is opened, and a strategy over the pool. Its
 /// helper waits behind that job, and then a job of the user.
@@ -46,7 +46,7 @@ fn busy(kind: Kind, change: impl FnOnce(WorkerPoolBuilder) -> WorkerPoolBuilder)
     pool.execute(stop.closure()).unwrap();
     stop.reached();
     made.strategy.dispatch().unwrap();
-    pool.execute(hits(ran.clone())).unwrap();
+    pool.execute(ran.hits()).unwrap();
     Busy {
         clock,
         pool,
@@ -158,23 +158,17 @@ fn a_helper_whose_thread_is_lost_at_the_end_of_the_pool_is_dropped() {
 fn a_pool_that_borrows_from_an_ended_pool_gets_the_thread_that_it_was_promised() {
     let lender = WorkerPool::builder("lender").core(1).max(1).reserved(0);
     let lender = lender.build().unwrap();
-    let (begun, go_on, ran) = (Gate::new(), Gate::new(), Counter::new());
-    let (here, gate) = (begun.clone(), go_on.clone());
-    lender
-        .execute(move || {
-            here.open();
-            gate.wait();
-        })
-        .unwrap();
-    begun.wait();
+    let (stop, ran) = (Stop::new(), Counter::new());
+    lender.execute(stop.closure()).unwrap();
+    stop.reached();
     let lends = lender.clone();
     let pool = WorkerPool::builder("borrower").max(1);
     let pool = pool.borrow_threads(move |task| lends.execute_task(task));
     let pool = pool.build().unwrap();
-    pool.execute(hits(ran.clone())).unwrap();
+    pool.execute(ran.hits()).unwrap();
     let report = lender.shutdown(Duration::ZERO).wait().unwrap();
     assert!(report.handed_back.is_empty());
-    go_on.open();
+    stop.go_on();
     pool.shutdown(60 * SECOND).wait().unwrap();
     assert_eq!((pool.metrics().done, ran.count()), (1, 1));
 }
@@ -225,7 +219,7 @@ fn a_view_over_an_ended_pool_drops_its_helpers() {
         let (gone, ran) = (Counter::new(), Counter::new());
         let strategy = over(Arc::new(view.clone()), &gone);
         strategy.dispatch().unwrap();
-        view.execute(hits(ran.clone())).unwrap();
+        view.execute(ran.hits()).unwrap();
         pool.shutdown(Duration::ZERO).wait().unwrap();
         // What a turn hands back is in the list of the view, and is dropped with its last handle.
         drop((view, strategy, pool));
@@ -241,7 +235,7 @@ fn the_list_of_a_view_has_the_tasks_of_the_user_only() {
     let (gone, ran) = (Counter::new(), Counter::new());
     let strategy = over(Arc::new(view.clone()), &gone);
     strategy.dispatch().unwrap();
-    view.execute(hits(ran.clone())).unwrap();
+    view.execute(ran.hits()).unwrap();
     pool.shutdown(Duration::ZERO).wait().unwrap();
     go_on.open();
     let handed_back = view.handed_back();

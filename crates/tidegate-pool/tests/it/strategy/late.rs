@@ -88,11 +88,7 @@ fn a_stuck_task_loses_the_producer_at_the_second_look() {
     }
     late.strategy.produce();
     assert_eq!(log.take(), [false, false]);
-    assert!(
-        late.executor.unhandled.is_empty(),
-        "{:?}",
-        late.executor.unhandled.take()
-    );
+    assert_eq!(late.executor.unhandled.take(), [""; 0]);
     let counts = late.strategy.metrics();
     assert_eq!((counts.lent, counts.late_epc), (3, 1));
     assert!(late.strategy.is_idle());
@@ -127,11 +123,7 @@ fn with_no_thread_of_the_pool_a_stand_in_takes_the_producer() {
     });
     late.source.add(Blocking::Never, move || went_on.open());
     late.strategy.produce();
-    assert!(
-        late.executor.unhandled.is_empty(),
-        "{:?}",
-        late.executor.unhandled
-    );
+    assert_eq!(late.executor.unhandled.take(), [""; 0]);
     let counts = late.strategy.metrics();
     assert_eq!((counts.no_pool_thread, counts.late_epc), (1, 1), "{counts}");
     assert_eq!(counts.stand_ins, 1, "{counts}");
@@ -224,8 +216,7 @@ fn a_task_known_to_be_long_gets_a_thread_at_once() {
     let (executor, log) = (late.executor.clone(), Log::new());
     late.source
         .push(Task::long(move || assert!(executor.run_reserved())));
-    let notified = log.clone();
-    late.add(move || notified.push("meanwhile"));
+    late.add(log.pushes("meanwhile"));
     late.strategy.produce();
     let counts = late.strategy.metrics();
     assert_eq!((counts.epc, counts.lent, log.len()), (1, 1, 1));
@@ -416,8 +407,7 @@ fn a_task_that_waits_for_a_later_one_ends() {
             _ => builder.build(),
         };
         let gate = Gate::new();
-        let opened = gate.clone();
-        source.add(Blocking::May, move || opened.wait());
+        source.add(Blocking::May, gate.waits());
         (0..10).for_each(|_| source.add(Blocking::May, || ()));
         source.add(Blocking::May, move || gate.open());
         strategy.dispatch().unwrap();

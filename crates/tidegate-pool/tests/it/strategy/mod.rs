@@ -167,8 +167,7 @@ impl Stage {
             Some(pool) => Arc::new(pool.clone()),
             None => executor.clone(),
         };
-        let refused = Counter::new();
-        let counter = refused.clone();
+        let (refused, counter) = Counter::pair();
         let on_refused = move |task| {
             drop(task);
             counter.hit();

@@ -17,8 +17,7 @@ use super::{ManualExecutor, Source, elsewhere};
 
 /// Adds a task that runs `act` and then blocks until a later one, which never blocks, has run.
 fn block_until_it_goes_on(late: &Late, act: impl FnOnce() + Send + 'static) {
-    let went_on = Gate::new();
-    let until = went_on.clone();
+    let (went_on, until) = Gate::pair();
     late.add(move || {
         act();
         until.wait();
@@ -65,9 +64,7 @@ fn strategies_that_counted_on_the_same_thread_all_go_on() {
         steps.tick(TICK);
         while own.run_reserved() {}
     });
-    let notified = went_on.clone();
-    one.source
-        .add(Blocking::Never, move || notified.push("one"));
+    one.source.add(Blocking::Never, went_on.pushes("one"));
     let driver = {
         let other = other.clone();
         ThreadBuilder::new("driver").spawn(move || other.produce())
@@ -133,11 +130,7 @@ fn without_a_stand_in_a_task_that_may_block_does_not_run_here() {
     late.add(|| ());
     late.strategy.produce();
     assert_eq!(late.strategy.metrics().lent, 1);
-    assert!(
-        late.executor.unhandled.is_empty(),
-        "{:?}",
-        late.executor.unhandled
-    );
+    assert_eq!(late.executor.unhandled.take(), [""; 0]);
 }
 
 /// Stops its monitor between the check whether the monitor runs and the loan.
@@ -200,11 +193,7 @@ fn a_monitor_that_stops_in_a_task_leaves_it_a_stand_in() {
         monitor.shutdown();
     });
     late.strategy.produce();
-    assert!(
-        late.executor.unhandled.is_empty(),
-        "{:?}",
-        late.executor.unhandled
-    );
+    assert_eq!(late.executor.unhandled.take(), [""; 0]);
     assert_eq!(late.source.ran.count(), 2);
     assert_eq!(late.strategy.metrics().stand_ins, 1);
     until("no stand-in is left", || late.monitor.stand_ins() == 0);
@@ -399,8 +388,7 @@ fn demand_from_inside_a_task_brings_a_thread_when_no_thread_produces() {
             stage.strategy(),
         );
         let steps = stage.made.steps.clone();
-        let log = Log::new();
-        let notified = log.clone();
+        let (log, notified) = Log::pair();
         stage.source.add(Blocking::May, move || {
             // The helper arrives, finds nothing, and leaves.
             for steps in std::iter::repeat_n(steps.iter(), 2).flatten() {

@@ -50,11 +50,7 @@ fn a_stuck_task_in_a_pool_that_is_held_meanwhile_gets_a_stand_in() {
         .add(Blocking::Adapts, move || on.push(wait_policy()));
     late.source.add(Blocking::Never, move || opens.open());
     late.strategy.produce();
-    assert!(
-        late.executor.unhandled.is_empty(),
-        "{:?}",
-        late.executor.unhandled
-    );
+    assert_eq!(late.executor.unhandled.take(), [""; 0]);
     log.assert_order(&[WaitPolicy::Tagged]);
     assert_eq!(late.executor.queued(), 2, "what may block is given away");
     let counts = late.strategy.metrics();
@@ -98,11 +94,7 @@ fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
     late.executor.settle();
     assert!(driver.unwrap().join().unwrap());
     log.assert_order(&[WaitPolicy::Free]);
-    assert!(
-        late.executor.unhandled.is_empty(),
-        "{:?}",
-        late.executor.unhandled
-    );
+    assert_eq!(late.executor.unhandled.take(), [""; 0]);
     let counts = late.strategy.metrics();
     assert_eq!((counts.stand_ins, counts.pc, counts.pec), (1, 1, 0));
     assert_eq!(late.source.ran.count(), 3);
@@ -121,11 +113,7 @@ fn a_loan_without_an_idle_thread_gets_a_stand_in_when_its_monitor_stops() {
     });
     late.source.add(Blocking::Never, move || went_on.open());
     late.strategy.produce();
-    assert!(
-        late.executor.unhandled.is_empty(),
-        "{:?}",
-        late.executor.unhandled
-    );
+    assert_eq!(late.executor.unhandled.take(), [""; 0]);
     assert_eq!(late.strategy.metrics().stand_ins, 1);
     assert_eq!(late.source.ran.count(), 2);
 }
@@ -234,8 +222,7 @@ fn the_thread_of_a_busy_pool_takes_a_stuck_producer_over() {
     let busy = Busy::new();
     let (go_on, driver) = busy.block_a_task();
     let went_on = Gate::new();
-    let opens = went_on.clone();
-    busy.source.add(Blocking::May, move || opens.open());
+    busy.source.add(Blocking::May, went_on.opens());
     // One scan to see the loan, one to see that it is stuck.
     busy.look_after_some_jobs();
     busy.look_after_some_jobs();
