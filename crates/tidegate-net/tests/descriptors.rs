@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tidegate_core::ManualClock;
 use tidegate_net::{NetGroup, Server};
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, has};
 
 #[path = "it/echo.rs"]
 mod echo;
@@ -38,10 +38,7 @@ fn out_of_descriptors_accepting_pauses_and_goes_on() {
     assert_eq!(group.io_metrics()[0].accept_pauses, 1);
     let received = log.take().remove(0);
     let address = server.local_addr().to_string();
-    assert!(
-        received.contains(&address) && received.contains("for 1s"),
-        "{received}"
-    );
+    has(&received, ["for 1s", &address]);
     // The spare one is free for others meanwhile. Once they have it, the pause goes on.
     let last = File::open("/dev/null").unwrap();
     assert!(File::open("/dev/null").is_err());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tidegate_loop::{EventLoop, block_on};
 use tidegate_net::{Client, NetGroup, Server};
-use tidegate_testkit::{Gate, Recorder, until};
+use tidegate_testkit::{Recorder, Stop, until};
 use tracing::subscriber::set_global_default;
 
 #[path = "it/echo.rs"]
@@ -79,12 +79,11 @@ fn reentered(recorder: &Recorder, group: &NetGroup) {
 #[test]
 fn a_subscriber_that_panics_costs_no_connection_and_one_that_blocks_holds_its_own_loop() {
     let recorder = Recorder::new();
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     recorder.on_call(move |method| {
         if method == "enter" && BLOCKS.swap(false, Ordering::Relaxed) {
-            here.open();
-            gate.wait();
+            inside();
         }
         reenter();
     });
@@ -113,9 +112,9 @@ fn a_subscriber_that_panics_costs_no_connection_and_one_that_blocks_holds_its_ow
 
     BLOCKS.store(true, Ordering::Relaxed);
     one.write_all(b"y").unwrap();
-    arrived.wait();
+    stop.reached();
     assert_eq!(echoed(&mut two), b'x');
-    go_on.open();
+    stop.go_on();
     let mut back = [0];
     one.read_exact(&mut back).unwrap();
     assert_eq!(back, *b"y");

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Sender};
 
 use tidegate_promise::Failure;
-use tidegate_testkit::Gate;
+use tidegate_testkit::Stop;
 
 use super::stream_room::StreamRoom;
 use crate::message::Msg;
@@ -121,20 +121,16 @@ fn a_message_to_a_channel_that_closes_before_its_turn_is_refused_once() {
 #[test]
 fn refused_writes_with_a_flush_queue_no_further_flush() {
     let (group, channel, _peer) = pair(WaterMarks::new(5, 10, 100).unwrap());
-    let (gate, arrived) = (Gate::new(), Gate::new());
-    let (held, here) = (gate.clone(), arrived.clone());
+    let stop = Stop::new();
     let home = group.loops().next();
-    let task = home.submit(move || {
-        here.open();
-        held.wait();
-    });
-    arrived.wait();
+    let task = home.submit(stop.closure());
+    stop.reached();
     channel.write("first ");
     for _ in 0..1_000 {
         channel.write_and_flush("-".repeat(200));
     }
     let queued = channel.shared().take_requests();
     assert!(queued.len() <= 3, "{} requests wait", queued.len());
-    gate.open();
+    stop.go_on();
     task.unwrap().wait().unwrap();
 }

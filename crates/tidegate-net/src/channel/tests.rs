@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tidegate_core::internal::SignalBlock;
 use tidegate_loop::{EventLoop, ManualLoop, Pinned};
 use tidegate_promise::{Completion, Failure, promise};
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, has};
 
 use super::*;
 use crate::awaited::Awaited;
@@ -490,9 +490,6 @@ fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
     });
     log.wait_for(1);
     let received = log.take().remove(0);
-    assert!(
-        received.contains("storage") && received.contains("127.0.0.1:7"),
-        "{received}"
-    );
+    has(&received, ["storage", "127.0.0.1:7"]);
     assert!(channel.close_cause().is_some());
 }

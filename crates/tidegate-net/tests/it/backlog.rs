@@ -11,7 +11,7 @@ use tidegate_net::{
     ChannelOptions, Draining, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder,
     ReadSize, Server, UserEvent,
 };
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Gate, Log, Stop};
 
 use crate::acts::Acts;
 use crate::roaming::{Kind, roaming_with};
@@ -56,15 +56,9 @@ fn answers<P: tidegate_loop::Placement>(p: PipelineBuilder<P>) -> PipelineBuilde
 
 /// Blocks the only event loop of a group until the returned gate is opened.
 pub(crate) fn hold<P: ChannelPlacement>(group: &NetGroup<P>) -> Gate {
-    let (held, go_on) = (Gate::new(), Gate::new());
-    let gates = (held.clone(), go_on.clone());
-    let task = move || {
-        gates.0.open();
-        gates.1.wait();
-    };
-    group.execute(task).unwrap();
-    held.wait();
-    go_on
+    let stop = Stop::new();
+    group.execute(stop.closure()).unwrap();
+    stop.reached()
 }
 
 /// Connects clients that have sent a request and are not accepted yet.
@@ -96,14 +90,12 @@ fn a_drain_serves_the_connections_that_wait_to_be_accepted() {
         assert_eq!(rest(client), "hello");
     }
     let report = drained.wait().unwrap();
-    assert_eq!(
-        (
-            report.open,
-            report.closed_at_deadline.len(),
-            report.still_running
-        ),
-        (MANY, 0, 0)
+    let counts = (
+        report.open,
+        report.closed_at_deadline.len(),
+        report.still_running,
     );
+    assert_eq!(counts, (MANY, 0, 0));
     server.closed().wait().unwrap();
     assert!(TcpStream::connect(server.local_addr()).is_err());
 }

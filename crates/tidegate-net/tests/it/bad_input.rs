@@ -5,43 +5,26 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tidegate_net::handlers::{LengthField, LengthFrames, LineFrames, Strings};
-use tidegate_net::{
-    Channel, ChannelOptions, Client, Handler, Inbound, InboundContext, NetGroup, Nothing,
-    PipelineChange, Server,
-};
-use tidegate_promise::{Completion, Failure};
-use tidegate_testkit::Log;
+use tidegate_net::{Channel, ChannelOptions, Client, Handler, NetGroup, PipelineChange, Server};
+use tidegate_promise::Completion;
+use tidegate_testkit::{Log, has};
 
 use crate::acts::Acts;
 use crate::{Echo, dial, round_trip, serve};
 
 /// Echoes lines. Logs errors, which end the connection.
-struct Lines {
-    errors: Log<String>,
-    channels: Log<Channel>,
-}
-
-impl Inbound for Lines {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.channels.push(ctx.channel());
-    }
-
-    fn read(&mut self, line: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn lines(errors: Log<String>, channels: Log<Channel>) -> Acts {
+    let echo = Acts::on_read(|line, ctx| {
         ctx.write(line);
         ctx.write("\n");
         ctx.flush();
-    }
-
-    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        self.errors.push(why.to_string());
+    });
+    let echo = echo.on_active(move |ctx| channels.push(ctx.channel()));
+    echo.on_error(move |why, ctx| {
+        errors.push(why.to_string());
         ctx.close();
-    }
+    })
 }
 
 struct Bench {
@@ -56,10 +39,7 @@ fn bench() -> Bench {
     let (errors, channels) = (Log::new(), Log::new());
     let (to, of) = (errors.clone(), channels.clone());
     let server = serve(&group, move |p| {
-        let lines = Lines {
-            errors: to.clone(),
-            channels: of.clone(),
-        };
+        let lines = lines(to.clone(), of.clone());
         p.add("frames", LineFrames::max(16)).add("lines", lines)
     });
     Bench {
@@ -105,10 +85,7 @@ fn garbage_ends_its_connection_alone() {
     let group = tidegate_net::pinned("io", 1).unwrap();
     let (errors, to) = Log::pair();
     let server = serve(&group, move |p| {
-        let lines = Lines {
-            errors: to.clone(),
-            channels: Log::new(),
-        };
+        let lines = lines(to.clone(), Log::new());
         let field = LengthField::u32();
         let frames = LengthFrames::new(field, 1024).unwrap();
         p.add("frames", frames).add("lines", lines)
@@ -238,9 +215,6 @@ fn bytes_for_a_channel_of_datagrams_are_an_error_that_says_so() {
     let why = channel.write_with("bytes");
     channel.flush();
     let why = why.wait().unwrap_err().to_string();
-    assert!(
-        why.contains("`the socket` takes datagrams, and got bytes"),
-        "{why}"
-    );
+    has(&why, ["`the socket` takes datagrams, and got bytes"]);
     assert!(channel.is_active() && channel.pending_bytes() == 0);
 }

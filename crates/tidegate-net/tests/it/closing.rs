@@ -5,12 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_net::handlers::{Rate, TrafficShaping};
 use tidegate_net::{
-    Channel, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, Outbound,
-    OutboundContext,
+    Channel, ChannelOptions, EmbeddedChannel, InboundContext, NetError, Outbound, OutboundContext,
 };
 use tidegate_promise::{Completion, WaitError};
 use tidegate_testkit::Log;
 
+use crate::acts::Acts;
 use crate::{LogReads, dial, first, giving, group_by};
 
 fn is_closed(write: Completion<()>) -> bool {
@@ -151,28 +151,17 @@ fn a_client_that_does_not_read_is_closed_after_the_deadline() {
 }
 
 /// Closes with `close` when it reads, and writes after that.
-struct Closes {
-    close: fn(&mut InboundContext<'_, Self>),
-    writes: Log<Completion<()>>,
-}
-
-impl Inbound for Closes {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn closes(close: fn(&mut InboundContext<'_, Acts>), writes: Log<Completion<()>>) -> Acts {
+    let after = writes.clone();
+    Acts::on_read(move |bytes, ctx| {
         ctx.write(bytes);
         ctx.flush();
-        (self.close)(ctx);
-        self.writes.push(ctx.write_with("too late"));
+        close(ctx);
+        writes.push(ctx.write_with("too late"));
         ctx.write("too late");
         ctx.flush();
-    }
-
-    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.writes.push(ctx.write_with("much too late"));
-    }
+    })
+    .on_inactive(move |ctx| after.push(ctx.write_with("much too late")))
 }
 
 /// Passes everything on, and writes after a close.
@@ -205,15 +194,12 @@ impl Outbound for Adds {
 #[test]
 fn what_a_handler_writes_behind_its_own_close_fails() {
     for close in [
-        (|ctx| ctx.close()) as fn(&mut InboundContext<'_, Closes>),
+        (|ctx| ctx.close()) as fn(&mut InboundContext<'_, Acts>),
         |ctx| ctx.close_when_flushed(),
     ] {
         for adds in [false, true] {
             let writes = Log::new();
-            let closes = Closes {
-                close,
-                writes: writes.clone(),
-            };
+            let closes = closes(close, writes.clone());
             let mut channel = EmbeddedChannel::new(|p| match adds {
                 true => p.add_outbound("adds", Adds).add("closes", closes),
                 false => p.add("closes", closes),

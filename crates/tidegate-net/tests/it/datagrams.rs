@@ -6,7 +6,7 @@ use tidegate_net::{
     Channel, Client, Datagram, Inbound, InboundContext, NetError, NetGroup, Nothing,
 };
 use tidegate_promise::Failure;
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, has};
 
 use crate::group;
 use crate::marks;
@@ -86,10 +86,7 @@ fn a_datagram_that_is_too_large_is_an_error_that_names_it_and_is_counted() {
     let channel = open(&client);
     errors.wait_for(1);
     let why = errors.take().remove(0).to_string();
-    assert!(
-        why.contains("70000 bytes") && why.contains(&to.to_string()),
-        "{why}"
-    );
+    has(&why, ["70000 bytes", &to.to_string()]);
     let lost = channel.write_with(datagram(TOO_LARGE, to));
     let sent = channel.write_with(datagram(3, to));
     channel.flush();
@@ -139,10 +136,7 @@ fn what_a_full_queue_does_not_take_is_an_error_and_counted() {
     let channel = open(&client);
     errors.wait_for(2);
     let why = errors.take().remove(1).to_string();
-    assert!(
-        why.contains("too many datagrams") && why.contains(&to.to_string()),
-        "{why}"
-    );
+    has(&why, ["too many datagrams", &to.to_string()]);
     channel.flush_with().wait().unwrap();
     assert_eq!(group.io_metrics()[0].lost_datagrams, 2);
     assert!(channel.is_active());

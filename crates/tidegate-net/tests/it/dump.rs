@@ -7,11 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_core::{Dump, ManualClock, Task};
 use tidegate_net::source::{Interest, SourceContext};
-use tidegate_net::{Blocking, Inbound, InboundContext, NetGroup, Nothing, Server};
-use tidegate_testkit::{Gate, Log, rounds, until};
+use tidegate_net::{NetGroup, Server};
+use tidegate_testkit::{Log, Stop, rounds, until};
 
 use super::roaming::roaming;
 use super::{Echo, dial, first, giving, group, group_by, round_trip, serve};
+use crate::acts::Acts;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Longer than a loop that is not stuck needs to answer.
@@ -100,11 +101,10 @@ fn a_dump_lists_the_users_own_sources_also_without_a_request() {
 #[test]
 fn a_dump_shows_which_source_holds_its_loop_in_a_callback() {
     let group = group(1);
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     let blocks = move |at: &SourceContext<'_, std::io::PipeReader>| -> Option<Task> {
-        here.open();
-        gate.wait();
+        inside();
         drop(at.handle().close());
         None
     };
@@ -116,13 +116,13 @@ fn a_dump_shows_which_source_holds_its_loop_in_a_callback() {
     let blocks = handle.register("blocks", reader, Interest::READ, blocks);
     let (_idle, blocks) = (idle.wait().unwrap(), blocks.wait().unwrap());
     writer.write_all(b"x").unwrap();
-    arrived.wait();
+    stop.reached();
     let dump = reactor(&group.dump());
     let list = dump.find("user_sources").unwrap().children();
     let states = list.iter().map(|one| (one.name(), text(one, "state")));
     let states: Vec<_> = states.collect();
     assert_eq!(states, [("idle", "idle"), ("blocks", "in its callback")]);
-    go_on.open();
+    stop.go_on();
     blocks.close().wait().unwrap();
 }
 
@@ -154,47 +154,23 @@ fn without_a_request_a_dump_has_the_counters_and_says_what_is_missing() {
     assert!(text(&reactor, "sources_not_listed").contains("dump_within"));
 }
 
-/// Dumps its loop, and then waits at a gate.
-struct Stuck {
-    group: NetGroup,
-    dumps: Log<Dump>,
-    arrived: Gate,
-    go_on: Gate,
-}
-
-impl Inbound for Stuck {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
-        self.dumps.push(self.group.dump());
-        self.arrived.open();
-        self.go_on.wait();
-    }
-}
-
 #[test]
 fn a_loop_that_is_stuck_in_a_handler_still_has_a_dump() {
     let clock = ManualClock::new();
     let group = group_by(&clock);
-    let (dumps, arrived, go_on) = (Log::new(), Gate::new(), Gate::new());
-    let parts = (group.clone(), dumps.clone(), arrived.clone(), go_on.clone());
+    let (dumps, stop) = (Log::new(), Stop::new());
+    let parts = (group.clone(), dumps.clone(), stop.closure());
     let server = serve(&group, move |p| {
-        let (group, dumps, arrived, go_on) = parts.clone();
-        p.add(
-            "stuck",
-            Stuck {
-                group,
-                dumps,
-                arrived,
-                go_on,
-            },
-        )
+        let (group, dumps, inside) = parts.clone();
+        let stuck = Acts::on_read(move |_, _| {
+            dumps.push(group.dump());
+            inside();
+        });
+        p.add("stuck", stuck)
     });
     let mut client = dial(&server);
     std::io::Write::write_all(&mut client, b"x").unwrap();
-    arrived.wait();
+    stop.reached();
     clock.jump(SECOND * 3);
     let dump = group.dump_within(Duration::ZERO);
     let one = &dump.find("loops").unwrap().children()[0];
@@ -208,40 +184,26 @@ fn a_loop_that_is_stuck_in_a_handler_still_has_a_dump() {
     let away = &sources(&inside, "source")[0];
     assert_eq!(text(away, "state"), "in its handlers");
     assert_eq!(sources(&inside, "listener").len(), 1);
-    go_on.open();
+    stop.go_on();
     drop(client);
     until("the connection is gone", || server.connections() == 0);
     // The handlers of the server hold the group.
     drop(server.drain(Duration::ZERO).wait());
 }
 
-/// Waits at a gate, on a thread of the pool.
-struct Blocks(Gate, Gate);
-
-impl Inbound for Blocks {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-    const BLOCKING: Blocking = Blocking::May;
-
-    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
-        self.0.open();
-        self.1.wait();
-    }
-}
-
 #[test]
 fn a_roaming_loop_lists_the_connections_whose_handlers_block() {
     let (pool, group) = roaming(3);
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     let server = serve(&group, move |p| {
-        p.add("blocks", Blocks(here.clone(), gate.clone()))
+        let inside = inside.clone();
+        p.add("blocks", Acts::on_read(move |_, _| inside()))
     });
     let (mut busy, _idle) = (dial(&server), dial(&server));
     until("both are there", || server.connections() == 2);
     std::io::Write::write_all(&mut busy, b"x").unwrap();
-    arrived.wait();
+    stop.reached();
     let dump = group.dump_within(MINUTE);
     let reactor = reactor(&dump);
     let connections = sources(&reactor, "connection");
@@ -256,7 +218,7 @@ fn a_roaming_loop_lists_the_connections_whose_handlers_block() {
     let running = pool.dump();
     let threads = running.find("threads").unwrap().children();
     assert_eq!(text(&threads[0], "state"), "running");
-    go_on.open();
+    stop.go_on();
 }
 
 #[test]

@@ -337,37 +337,24 @@ fn on_a_roaming_loop_others_are_served_whatever_a_handler_does() {
 
 /// Writes in each error event and counts the errors; optionally closes once that write is
 /// sent.
-struct Apologises {
-    received: Counter,
-    closes: bool,
-}
-
-impl Inbound for Apologises {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn apologises(received: Counter, closes: bool) -> Acts {
+    let echo = Acts::on_read(|bytes, ctx| {
         ctx.write(bytes);
         ctx.flush();
-    }
-
-    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        self.received.hit();
+    });
+    echo.on_error(move |why, ctx| {
+        received.hit();
         ctx.write(format!("{why:300}"));
-        if self.closes {
+        if closes {
             ctx.close_when_flushed();
         }
-    }
+    })
 }
 
 #[test]
 fn a_refused_write_in_a_refusal_event_is_not_reported_until_a_write_is_accepted() {
     let received = Counter::new();
-    let handler = Apologises {
-        received: received.clone(),
-        closes: false,
-    };
+    let handler = apologises(received.clone(), false);
     let mut channel =
         EmbeddedChannel::with_options(marks(100, 200, 500), |p| p.add("handler", handler)).unwrap();
     channel.set_room(Some(0));
@@ -477,20 +464,10 @@ fn a_message_of_the_wrong_type_in_an_error_event_is_not_reported_again() {
 fn a_client_that_never_reads_is_closed_and_others_are_served() {
     let clock = tidegate_core::ManualClock::new();
     let group = group_by(&clock);
-    let received = Counter::new();
-    let own = received.clone();
+    let (received, own) = Counter::pair();
     let server = Server::builder(&group)
         .options(marks(100, 200, 500))
-        .pipeline(move |p| {
-            let received = own.clone();
-            p.add(
-                "handler",
-                Apologises {
-                    received,
-                    closes: true,
-                },
-            )
-        })
+        .pipeline(move |p| p.add("handler", apologises(own.clone(), true)))
         .bind("127.0.0.1:0")
         .wait()
         .unwrap();

@@ -14,7 +14,7 @@ use tidegate_net::{
 };
 use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Promise, promise};
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Gate, Log, Stop};
 
 use crate::acts::Acts;
 use crate::{Echo, LogChannel, dial, first, giving, group_by, round_trip, serve};
@@ -141,13 +141,9 @@ fn a_server_without_handles_frees_its_port() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let address = address.unwrap();
     for by_name in [false, true] {
-        let (busy, gate) = (Gate::new(), Gate::new());
-        let (tell, wait) = (busy.clone(), gate.clone());
-        let held = group.next().submit(move || {
-            tell.open();
-            wait.wait();
-        });
-        busy.wait();
+        let stop = Stop::new();
+        let held = group.next().submit(stop.closure());
+        stop.reached();
         let asked = Log::new();
         let server = Server::builder(&group).resolver(asks(&asked));
         let bound = match by_name {
@@ -159,7 +155,7 @@ fn a_server_without_handles_frees_its_port() {
         }
         assert!(TcpListener::bind(address).is_err(), "it listens already");
         assert!(bound.cancel());
-        gate.open();
+        stop.go_on();
         held.unwrap().wait().unwrap();
         // The listener ends after a signal, which no task waits for.
         let free = (0..1_000_000).any(|_| {
@@ -256,8 +252,7 @@ fn a_pair_of_channels_whose_completion_is_dropped_is_closed() {
     }
     let group = tidegate_net::pinned("io", 1).unwrap();
     let (gate, log) = (Gate::new(), Log::new());
-    let held = gate.clone();
-    group.next().execute(move || held.wait()).unwrap();
+    group.next().execute(gate.waits()).unwrap();
     let (one, other) = (log.clone(), log.clone());
     let pair = group.local_pair(
         move |p| p.add("ends", ends(one.clone())),
@@ -288,18 +283,14 @@ fn a_drain_without_a_deadline_ends_with_one_that_has_one() {
 
 /// Shuts the group down while a task holds its only loop, and takes what it hands back.
 fn take_what_is_left<P: Placement>(group: &NetGroup<P>, clock: &ManualClock) {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    let held = Task::non_blocking(move || {
-        here.open();
-        gate.wait();
-    });
+    let stop = Stop::new();
+    let held = Task::non_blocking(stop.closure());
     group.next().execute_task(held).unwrap();
-    arrived.wait();
+    stop.reached();
     let answer = group.submit(|| 7).unwrap();
     let ended = group.shutdown(Quiet::none(Duration::from_secs(1)));
     clock.jump(Duration::from_secs(1));
-    go_on.open();
+    stop.go_on();
     assert_eq!(ended.wait().unwrap().handed_back.len(), 1);
     group.handed_back().take().into_iter().for_each(Task::run);
     assert_eq!(answer.wait().unwrap(), 7);

@@ -132,38 +132,21 @@ fn a_roaming_channel_and_a_local_one_send_files() {
     assert!(received == expected);
 }
 
-/// A file on its way to a client.
-struct Transfer {
-    channel: Channel,
-    client: TcpStream,
-    sent: Completion<()>,
-    _group: NetGroup,
-}
-
-/// Writes a part of a file to the channel of the first connection.
-fn sending(part: FileRange) -> Transfer {
+/// Writes a part of a file to the channel of the first connection. Returns the channel, the client,
+/// the completion of the write, and the group.
+fn sending(part: FileRange) -> (Channel, TcpStream, Completion<()>, NetGroup) {
     let group = group(1);
     let (server, channels) = giving(&group);
     let client = dial(&server);
     let channel = first(&channels);
     let sent = channel.write_and_flush_with(part);
-    Transfer {
-        channel,
-        client,
-        sent,
-        _group: group,
-    }
+    (channel, client, sent, group)
 }
 
 #[test]
 fn a_client_that_does_not_read_makes_the_channel_unwritable_until_it_does() {
     let file = TestFile::new(LARGE);
-    let Transfer {
-        channel,
-        mut client,
-        sent,
-        _group,
-    } = sending(file.range(0..LARGE as u64));
+    let (channel, mut client, sent, _group) = sending(file.range(0..LARGE as u64));
     until("the channel is not writable", || !channel.is_writable());
     let later = channel.write_and_flush_with("later");
     assert!(channel.pending_bytes() < 1024, "a file is not in memory");
@@ -179,12 +162,7 @@ fn a_client_that_does_not_read_makes_the_channel_unwritable_until_it_does() {
 #[test]
 fn a_file_that_is_shorter_than_its_range_closes_the_connection() {
     let file = TestFile::new(1000);
-    let Transfer {
-        channel,
-        mut client,
-        sent,
-        _group,
-    } = sending(file.range(0..1001));
+    let (channel, mut client, sent, _group) = sending(file.range(0..1001));
     let mut received = Vec::new();
     client.read_to_end(&mut received).unwrap();
     assert!(received == content(1000));
@@ -201,12 +179,7 @@ fn a_file_that_is_shorter_than_its_range_closes_the_connection() {
 #[test]
 fn a_file_that_is_truncated_while_it_is_sent_closes_the_connection() {
     let file = TestFile::new(LARGE);
-    let Transfer {
-        channel,
-        mut client,
-        sent,
-        _group,
-    } = sending(file.range(0..LARGE as u64));
+    let (channel, mut client, sent, _group) = sending(file.range(0..LARGE as u64));
     until("the socket is full", || !channel.is_writable());
     file.truncate(10);
     let mut received = Vec::new();
@@ -224,12 +197,7 @@ fn a_close_and_a_lost_peer_end_the_transfer_and_release_the_file() {
         let file = TestFile::new(LARGE);
         let shared = file.open();
         let part = FileRange::new(Arc::clone(&shared), 0..LARGE as u64);
-        let Transfer {
-            channel,
-            client,
-            sent,
-            _group,
-        } = sending(part);
+        let (channel, client, sent, _group) = sending(part);
         until("the socket is full", || !channel.is_writable());
         let behind = channel.write_and_flush_with("behind");
         if by_peer {

@@ -13,7 +13,7 @@ use tidegate_net::{
     PipelineChange, UserEvent,
 };
 use tidegate_promise::Failure;
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, has};
 
 use crate::acts::Acts;
 use crate::{half_closure, marks, no_auto_read};
@@ -174,11 +174,7 @@ fn a_length_that_makes_no_sense_is_garbage() {
     };
     let mut channel = embedded(|p| p.add("frames", LengthFrames::new(field, 80).unwrap()));
     channel.receive(&b"\0\x01x"[..]);
-    assert!(
-        channel.errors()[0]
-            .to_string()
-            .contains("violates the protocol")
-    );
+    has(channel.errors()[0].to_string(), ["violates the protocol"]);
 }
 
 #[test]
@@ -192,13 +188,7 @@ fn a_prefix_too_small_for_the_length_fails_the_write() {
     let taken = channel.channel().write_with(vec![7; 2]);
     channel.channel().flush();
     channel.run();
-    assert!(
-        refused
-            .wait()
-            .unwrap_err()
-            .to_string()
-            .contains("at most 255")
-    );
+    has(refused.wait().unwrap_err().to_string(), ["at most 255"]);
     taken.wait().unwrap();
     assert_eq!(channel.sent(), &[2, 7, 7][..]);
 }

@@ -4,58 +4,37 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use bytes::Bytes;
-use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineBuilder};
+use tidegate_net::{EmbeddedChannel, PipelineBuilder};
 use tidegate_testkit::Log;
 
 use crate::acts::Acts;
 use crate::{dial, group, serve};
 
 /// Says what it has read, and then reads nothing more.
-struct ReadsOnce {
-    log: Log<String>,
-    /// It wants the channel to be closed when the peer hangs up.
-    closes: bool,
-    /// It allows half-closure.
-    halves: bool,
+fn reads_once(log: &Log<String>) -> Acts {
+    reads_once_with(log, true, false)
 }
 
-impl ReadsOnce {
-    fn new(log: &Log<String>) -> Self {
-        Self {
-            log: log.clone(),
-            closes: true,
-            halves: false,
-        }
-    }
-}
-
-impl Inbound for ReadsOnce {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        ctx.set_close_on_hang_up(self.closes);
-        ctx.set_half_closure(self.halves);
-    }
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        self.log.push(String::from_utf8_lossy(&bytes).into_owned());
+/// Does that, with these requests for hang-ups of the peer and for half-closure.
+fn reads_once_with(log: &Log<String>, closes: bool, halves: bool) -> Acts {
+    let (log, ended) = (log.clone(), log.clone());
+    let once = Acts::on_read(move |bytes, ctx| {
+        log.push(String::from_utf8_lossy(&bytes).into_owned());
         ctx.set_auto_read(false);
         ctx.write("once");
         ctx.flush();
-    }
-
-    fn inactive(&mut self, _: &mut InboundContext<'_, Self>) {
-        self.log.push("closed".to_owned());
-    }
+    });
+    let once = once.on_active(move |ctx| {
+        ctx.set_close_on_hang_up(closes);
+        ctx.set_half_closure(halves);
+    });
+    once.on_inactive(move |_| ended.push("closed".to_owned()))
 }
 
 #[test]
 fn a_peer_that_hangs_up_closes_a_channel_that_does_not_read() {
     let log = Log::new();
-    let mut channel = EmbeddedChannel::new(|p| p.add("once", ReadsOnce::new(&log))).unwrap();
+    let mut channel = EmbeddedChannel::new(|p| p.add("once", reads_once(&log))).unwrap();
     channel.receive("first");
     channel.receive("second");
     assert!(channel.is_open());
@@ -68,11 +47,7 @@ fn a_peer_that_hangs_up_closes_a_channel_that_does_not_read() {
 fn without_the_request_the_end_waits_for_what_is_not_read() {
     for halves in [false, true] {
         let log = Log::new();
-        let handler = ReadsOnce {
-            closes: halves,
-            halves,
-            ..ReadsOnce::new(&log)
-        };
+        let handler = reads_once_with(&log, halves, halves);
         let mut channel = EmbeddedChannel::new(|p| p.add("once", handler)).unwrap();
         channel.receive("first");
         channel.receive("second");
@@ -90,7 +65,7 @@ fn without_the_request_the_end_waits_for_what_is_not_read() {
 #[test]
 fn the_rest_before_a_close_is_sent_to_a_peer_that_hangs_up() {
     let log = Log::new();
-    let mut channel = EmbeddedChannel::new(|p| p.add("once", ReadsOnce::new(&log))).unwrap();
+    let mut channel = EmbeddedChannel::new(|p| p.add("once", reads_once(&log))).unwrap();
     channel.receive("first");
     assert_eq!(channel.sent(), "once");
     channel.set_room(Some(3));
@@ -108,7 +83,7 @@ fn the_rest_before_a_close_is_sent_to_a_peer_that_hangs_up() {
 fn a_socket_of_which_nothing_is_read_reports_the_end_of_its_peer() {
     let log = Log::new();
     let (group, own) = (group(1), log.clone());
-    let server = serve(&group, move |p| p.add("once", ReadsOnce::new(&own)));
+    let server = serve(&group, move |p| p.add("once", reads_once(&own)));
     // With the end behind bytes that nobody reads, alone, and in one event with the first bytes.
     for (waits, rest) in [(true, "rest"), (true, ""), (false, "rest"), (false, "")] {
         let mut peer = dial(&server);
@@ -133,7 +108,7 @@ fn a_socket_of_which_nothing_is_read_reports_the_end_of_its_peer() {
 fn an_end_in_memory_reports_the_end_of_its_peer() {
     let log = Log::new();
     let (group, own) = (group(1), log.clone());
-    let pair = group.local_pair(|p| p, move |p| p.add("once", ReadsOnce::new(&own)));
+    let pair = group.local_pair(|p| p, move |p| p.add("once", reads_once(&own)));
     let (near, _far) = pair.wait().unwrap();
     near.write_and_flush("first");
     log.wait_for(1);

@@ -6,11 +6,10 @@ use std::thread;
 
 use bytes::Bytes;
 use tidegate_net::handlers::LineFrames;
-use tidegate_net::{
-    Channel, ChannelOptions, Inbound, InboundContext, NetError, NetGroup, Nothing, Server,
-};
-use tidegate_testkit::{Gate, Log, Rng, until};
+use tidegate_net::{Channel, ChannelOptions, NetError, NetGroup, Server};
+use tidegate_testkit::{Log, Rng, Stop, until};
 
+use crate::acts::Acts;
 use crate::{LogChannel, LogReads, dial, group};
 
 /// What a write counts for besides its bytes.
@@ -274,38 +273,23 @@ fn the_count_is_exact_although_connections_write_read_and_end_at_once() {
     }
 }
 
-/// Blocks its loop in a read until the test lets it go on, and closes its channel then.
-struct Blocks {
-    reads: Gate,
-    goes_on: Gate,
-}
-
-impl Inbound for Blocks {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        self.reads.open();
-        self.goes_on.wait();
-        ctx.close();
-    }
-}
-
 #[test]
 fn a_connection_that_closes_for_another_reason_first_is_not_counted() {
     let (reports, own) = Log::pair();
     let group = NetGroup::builder("io").loops(1);
     let group = group.on_unhandled(move |_, what| own.push(what.to_string()));
     let group = group.build().unwrap();
-    let (reads, goes_on) = (Gate::new(), Gate::new());
-    let log = Log::new();
-    let (own, begun, end) = (log.clone(), reads.clone(), goes_on.clone());
+    let (log, stop) = (Log::new(), Stop::new());
+    let (own, inside) = (log.clone(), stop.closure());
     let server = Server::builder(&group)
         .pipeline(move |p| {
-            let (reads, goes_on) = (begun.clone(), end.clone());
+            let inside = inside.clone();
+            let blocks = Acts::on_read(move |_, ctx| {
+                inside();
+                ctx.close();
+            });
             p.add("gives", LogChannel(own.clone()))
-                .add("blocks", Blocks { reads, goes_on })
+                .add("blocks", blocks)
         })
         .max_memory(300 * KB)
         .bind("127.0.0.1:0")
@@ -313,12 +297,12 @@ fn a_connection_that_closes_for_another_reason_first_is_not_counted() {
         .unwrap();
     let mut all = connections(&server, &log, 2);
     all[0].0.write_all(b"x").unwrap();
-    reads.wait();
+    stop.reached();
     // The loop cannot close the connection yet, since a handler of it blocks, which then closes it.
     all[0].1.write(bytes(200 * KB));
     all[1].1.write(bytes(150 * KB));
     assert_eq!(server.metrics().closed_for_memory, 0);
-    goes_on.open();
+    stop.go_on();
     assert!(!is_full(&all[0].1));
     group.iter().for_each(|one| one.settle());
     let metrics = server.metrics();

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use bytes::Bytes;
 use tidegate_loop::EventLoop;
 use tidegate_net::{Channel, Inbound, InboundContext, Nothing};
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Log, Stop};
 
 use crate::{Echo, dial, round_trip, serve};
 
@@ -102,18 +102,12 @@ fn a_write_without_a_flush_does_not_wake_the_loop() {
 fn a_listener_accepts_sixteen_in_a_turn_and_the_rest_in_the_next_ones() {
     let group = tidegate_net::pinned("io", 1).unwrap();
     let server = serve(&group, |p| p.add("echo", Echo));
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let (here, gate) = (arrived.clone(), go_on.clone());
-    group
-        .execute(move || {
-            here.open();
-            gate.wait();
-        })
-        .unwrap();
-    arrived.wait();
+    let stop = Stop::new();
+    group.execute(stop.closure()).unwrap();
+    stop.reached();
     let before = group.io_metrics()[0].requeued;
     let mut clients: Vec<_> = (0..40).map(|_| dial(&server)).collect();
-    go_on.open();
+    stop.go_on();
     let last = clients.last_mut().unwrap();
     last.write_all(b"x").unwrap();
     last.read_exact(&mut [0]).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_net::{Client, DrainReport, Draining, Server};
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Log, Stop};
 
 use crate::acts::Acts;
 use crate::{Echo, LogChannel, dial, giving, group, group_by, round_trip, serve};
@@ -72,27 +72,22 @@ fn a_drain_lets_connections_finish_and_reports_the_closed_ones() {
 
 #[test]
 fn a_drain_reports_even_if_a_handler_holds_up_its_loop() {
-    fn holds(arrived: Gate, go_on: Gate) -> Acts {
-        Acts::on_read(move |_, _| {
-            arrived.open();
-            go_on.wait();
-        })
+    fn holds(inside: impl Fn() + Send + 'static) -> Acts {
+        Acts::on_read(move |_, _| inside())
     }
     let clock = ManualClock::new();
     let group = group_by(&clock);
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let gates = (arrived.clone(), go_on.clone());
-    let server = serve(&group, move |p| {
-        p.add("holds", holds(gates.0.clone(), gates.1.clone()))
-    });
+    let stop = Stop::new();
+    let inside = stop.closure();
+    let server = serve(&group, move |p| p.add("holds", holds(inside.clone())));
     let mut client = dial(&server);
     client.write_all(b"hello").unwrap();
-    arrived.wait();
+    stop.reached();
     let drained = server.drain(Duration::from_secs(10));
     clock.jump(Duration::from_secs(10) + Server::DRAIN_GRACE);
     let report = drained.wait().unwrap();
     assert_eq!((report.open, report.still_running), (1, 1));
-    go_on.open();
+    stop.go_on();
     let mut rest = Vec::new();
     client.read_to_end(&mut rest).unwrap();
     assert!(rest.is_empty());

@@ -10,7 +10,7 @@ use tidegate_net::handlers::{
 };
 use tidegate_net::{EmbeddedChannel, Handler, PipelineBuilder, PipelineChange};
 use tidegate_promise::Outcome;
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, has};
 
 use crate::acts::Acts;
 use crate::handlers::{embedded, frames};
@@ -292,10 +292,7 @@ fn a_log_says_whose_bytes_they_are_and_how_it_ended() {
     log.wait_for(6);
     let lines = log.take();
     assert!(lines.iter().all(|line| line.starts_with(&peer.to_string())));
-    assert!(
-        lines[1].contains("read 2 bytes\n00000000  68 69 "),
-        "{lines:?}"
-    );
+    has(&lines[1], ["read 2 bytes\n00000000  68 69 "]);
     assert!(
         lines.iter().any(|line| line.ends_with("shut output")),
         "{lines:?}"

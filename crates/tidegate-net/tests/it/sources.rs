@@ -13,7 +13,7 @@ use tidegate_loop::{EventLoop, Placement, Quiet, Watchdog};
 use tidegate_net::source::{EventSource, Interest, ReactorHandle, SourceContext, SourceHandle};
 use tidegate_net::{NetError, NetGroup};
 use tidegate_pool::WorkerPool;
-use tidegate_testkit::{Counter, DropCount, Gate, Log, until};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop, until};
 
 use crate::roaming::roaming;
 use crate::{Echo, dial, round_trip, serve};
@@ -280,14 +280,13 @@ fn a_task_that_blocks_does_not_stop_a_roaming_loop() {
     let server = serve(&group, |p| p.add("echo", Echo));
     let mut client = dial(&server);
     let (reader, mut writer) = io::pipe().unwrap();
-    let (begun, gate, log) = (Gate::new(), Gate::new(), Log::new());
-    let (begins, opens, own) = (begun.clone(), gate.clone(), log.clone());
+    let (stop, log) = (Stop::new(), Log::new());
+    let (inside, own) = (stop.closure(), log.clone());
     let blocks = move |at: &SourceContext<'_, PipeReader>| {
         let (pipe, source) = (Arc::clone(at.descriptor()), at.handle().clone());
-        let (begins, opens, own) = (begins.clone(), opens.clone(), own.clone());
+        let (inside, own) = (inside.clone(), own.clone());
         Some(Task::new(move || {
-            begins.open();
-            opens.wait();
+            inside();
             read_one(&pipe, &own, &source);
         }))
     };
@@ -295,7 +294,7 @@ fn a_task_that_blocks_does_not_stop_a_roaming_loop() {
     let source = reactor.register("pipe", reader, Interest::READ, blocks);
     let source = source.wait().unwrap();
     writer.write_all(b"ab").unwrap();
-    begun.wait();
+    stop.reached();
     assert_eq!(round_trip(&mut client, b"hello"), b"hello");
     assert!(
         reactor
@@ -304,7 +303,7 @@ fn a_task_that_blocks_does_not_stop_a_roaming_loop() {
             .unwrap()
     );
     assert!(log.is_empty());
-    gate.open();
+    stop.go_on();
     log.wait_for(2);
     assert_eq!(log.take(), ["a", "b"], "and it was selected once at a time");
     source.close().wait().unwrap();
@@ -347,9 +346,8 @@ fn tasks_that_wait_for_a_thread_all_run_once() {
 
 /// Checks that a watchdog reports `home` while an update blocks it.
 fn reports_an_update_that_blocks<P: Placement>(home: &EventLoop<P>, reactor: &ReactorHandle) {
-    let log = Log::new();
+    let (log, stalls) = Log::pair();
     let (ticker, steps) = Ticker::manual();
-    let stalls = log.clone();
     let watchdog = Watchdog::builder()
         .threshold(Duration::from_secs(1))
         .ticker(ticker)
@@ -357,24 +355,23 @@ fn reports_an_update_that_blocks<P: Placement>(home: &EventLoop<P>, reactor: &Re
         .watch(home)
         .build()
         .unwrap();
-    let (begun, gate) = (Gate::new(), Gate::new());
-    let (begins, opens) = (begun.clone(), gate.clone());
+    let stop = Stop::new();
+    let inside = stop.closure();
     let (promise, never) = tidegate_promise::promise::<()>();
     let update = reactor.update(move |_| {
         let refused = never.wait().is_err();
-        begins.open();
-        opens.wait();
+        inside();
         refused
     });
     let after = reactor.update(|_| 7);
-    begun.wait();
+    stop.reached();
     steps.tick(Duration::from_secs(1));
     steps.tick(Duration::from_secs(1));
     log.wait_for(1);
     let stall = log.take().remove(0);
     assert!(stall.ends_with("SelectorUpdate"), "{stall}");
     assert!(reactor.sources().is_empty(), "the list needs no loop");
-    gate.open();
+    stop.go_on();
     assert!(update.wait().unwrap(), "to wait for a promise is refused");
     assert_eq!(after.wait().unwrap(), 7);
     drop((promise, watchdog));
@@ -513,13 +510,12 @@ fn updates_that_submit_updates_starve_neither_sources_nor_channels() {
 fn a_loop_that_ends_waits_for_the_task_of_a_source() {
     let (_pool, group) = roaming(4);
     let (reader, mut writer) = io::pipe().unwrap();
-    let (begun, gate, ended) = (Gate::new(), Gate::new(), Counter::new());
-    let (begins, opens, counts) = (begun.clone(), gate.clone(), ended.clone());
+    let (stop, ended) = (Stop::new(), Counter::new());
+    let (inside, counts) = (stop.closure(), ended.clone());
     let blocks = move |_: &SourceContext<'_, PipeReader>| {
-        let (begins, opens, counts) = (begins.clone(), opens.clone(), counts.clone());
+        let (inside, counts) = (inside.clone(), counts.clone());
         Some(Task::new(move || {
-            begins.open();
-            opens.wait();
+            inside();
             counts.hit();
         }))
     };
@@ -528,11 +524,11 @@ fn a_loop_that_ends_waits_for_the_task_of_a_source() {
         .register("pipe", reader, Interest::READ, blocks);
     let source = source.wait().unwrap();
     writer.write_all(b"a").unwrap();
-    begun.wait();
+    stop.reached();
     let end = group.shutdown(Quiet::none(Duration::from_secs(600)));
     tidegate_testkit::until("the source is closed", || source.is_closed());
     assert!(!end.is_done(), "its task still runs");
-    gate.open();
+    stop.go_on();
     end.wait().unwrap();
     assert_eq!(ended.count(), 1);
 }

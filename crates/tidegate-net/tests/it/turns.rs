@@ -4,7 +4,7 @@ use std::io::Write;
 
 use bytes::Bytes;
 use tidegate_net::{Inbound, InboundContext, NetGroup, Nothing, Server};
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Log, Stop};
 
 use crate::{dial, group, serve};
 
@@ -40,15 +40,11 @@ fn noting() -> (NetGroup, LogEvents, Server) {
 
 /// Keeps the event loop busy while `work` runs, so that it finds all the events at once afterwards.
 fn while_busy(group: &NetGroup, work: impl FnOnce()) {
-    let (arrived, go_on) = (Gate::new(), Gate::new());
-    let gates = (arrived.clone(), go_on.clone());
-    let busy = group.submit(move || {
-        gates.0.open();
-        gates.1.wait();
-    });
-    arrived.wait();
+    let stop = Stop::new();
+    let busy = group.submit(stop.closure());
+    stop.reached();
     work();
-    go_on.open();
+    stop.go_on();
     busy.unwrap().wait().unwrap();
 }
 

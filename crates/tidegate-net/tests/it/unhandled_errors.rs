@@ -13,7 +13,7 @@ use tidegate_net::{
     OutboundContext, PipelineBuilder, Server,
 };
 use tidegate_pool::WorkerPool;
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Gate, Log, Stop, has};
 
 use crate::acts::Acts;
 use crate::{Echo, dial, serve};
@@ -41,10 +41,7 @@ fn is_cut(server: &Server, log: &Log<String>, asks: &[u8], why: &str) {
     log.wait_for(1);
     let received = log.take().remove(0);
     let peer = client.local_addr().unwrap().to_string();
-    assert!(
-        received.contains(why) && received.contains(&peer),
-        "{received}"
-    );
+    has(&received, [why, &peer]);
 }
 
 #[test]
@@ -91,8 +88,7 @@ fn a_peer_that_leaves_is_an_error_unless_its_server_drains() {
     let clock = ManualClock::new();
     let loops = NetGroup::builder("io").loops(1).clock(&clock);
     let group = loops.report_to(hook).build().unwrap();
-    let told = Gate::new();
-    let own = told.clone();
+    let (told, own) = Gate::pair();
     let server = serve(&group, move |p| p.add("stays", stays(own.clone())));
     let (mut first, mut second) = (dial(&server), dial(&server));
     assert_eq!(crate::round_trip(&mut first, b"x"), b"x");
@@ -128,10 +124,7 @@ fn a_client_that_was_idle_for_too_long_is_named() {
     log.wait_for(1);
     let received = log.take().remove(0);
     let peer = client.local_addr().unwrap().to_string();
-    assert!(
-        received.contains("30s") && received.contains(&peer),
-        "{received}"
-    );
+    has(&received, ["30s", &peer]);
 }
 
 #[test]
@@ -141,14 +134,9 @@ fn a_connection_that_a_full_loop_refuses_is_named() {
     let group = loops.build().unwrap();
     let server = serve(&group, |p| p);
     let full = group.loops().iter().nth(1).unwrap();
-    let (held, go_on) = (Gate::new(), Gate::new());
-    let gates = (held.clone(), go_on.clone());
-    let hold = move || {
-        gates.0.open();
-        gates.1.wait();
-    };
-    full.execute(hold).unwrap();
-    held.wait();
+    let stop = Stop::new();
+    full.execute(stop.closure()).unwrap();
+    stop.reached();
     while full.execute(|| ()).is_ok() {}
     // The loops take turns.
     let clients = [dial(&server), dial(&server)];
@@ -158,7 +146,7 @@ fn a_connection_that_a_full_loop_refuses_is_named() {
     let named = |client: &&TcpStream| received.contains(&client.local_addr().unwrap().to_string());
     let mut refused = clients.iter().find(named).unwrap();
     assert_eq!(refused.read(&mut [0; 8]).unwrap(), 0);
-    go_on.open();
+    stop.go_on();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tidegate_net::{ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing};
 use tidegate_promise::Completion;
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, has};
 
 use super::notes;
 use crate::acts::Acts;
@@ -168,10 +168,7 @@ fn a_write_that_is_above_the_cap_by_itself_is_refused_though_nothing_waits() {
     let handle = channel.channel();
     let refused = handle.write_with(vec![0; 405]);
     let why = refused.wait().unwrap_err().to_string();
-    assert!(
-        why.contains("501 bytes") && why.contains("the cap is 500"),
-        "{why}"
-    );
+    has(&why, ["501 bytes", "the cap is 500"]);
     handle.write_and_flush(vec![0; 405]);
     channel.run();
     assert!(log.take()[0].contains("the cap is 500"));

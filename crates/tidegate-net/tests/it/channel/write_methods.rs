@@ -248,28 +248,17 @@ fn every_write_after_the_end_fails_on_handle_and_contexts() {
 }
 
 /// Writes and flushes with a completion, when something is received.
-struct Flushes {
-    log: Log<Completion<()>>,
-    cancels: bool,
-}
-
-impl Inbound for Flushes {
-    type In = Bytes;
-    type Out = Bytes;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+fn flushes(log: &Log<Completion<()>>, cancels: bool) -> Acts {
+    let (log, ended) = (log.clone(), log.clone());
+    Acts::on_read(move |bytes, ctx| {
         ctx.write(bytes);
         let flushed = ctx.flush_with();
-        if self.cancels {
+        if cancels {
             assert!(flushed.cancel(), "it waits for the handler to return");
         }
-        self.log.push(flushed);
-    }
-
-    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.log.push(ctx.flush_with());
-    }
+        log.push(flushed);
+    })
+    .on_inactive(move |ctx| ended.push(ctx.flush_with()))
 }
 
 /// Sees every flush, and passes it on with a completion of its own.
@@ -292,10 +281,7 @@ impl Outbound for Sees {
 fn a_flush_of_a_context_completes_when_everything_before_it_is_sent() {
     for seen in [false, true] {
         let (log, passed) = (Log::new(), Log::new());
-        let flushes = Flushes {
-            log: log.clone(),
-            cancels: false,
-        };
+        let flushes = flushes(&log, false);
         let mut channel = EmbeddedChannel::new(|p| {
             let p = match seen {
                 true => p.add_outbound("sees", Sees(passed.clone())),
@@ -323,10 +309,7 @@ fn a_flush_of_a_context_completes_when_everything_before_it_is_sent() {
 #[test]
 fn a_flush_of_a_context_that_is_cancelled_in_time_does_nothing() {
     let (log, passed) = (Log::new(), Log::new());
-    let flushes = Flushes {
-        log: log.clone(),
-        cancels: true,
-    };
+    let flushes = flushes(&log, true);
     let mut channel = EmbeddedChannel::new(|p| {
         p.add_outbound("sees", Sees(passed.clone()))
             .add("flushes", flushes)

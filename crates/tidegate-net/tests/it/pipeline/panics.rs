@@ -6,7 +6,7 @@ use tidegate_net::{
     PipelineChange,
 };
 use tidegate_promise::Failure;
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, begins, has};
 
 use super::{Names, embedded, note};
 
@@ -76,11 +76,8 @@ fn a_panic_in_an_event_is_an_error_event_that_begins_at_that_handler() {
         ["before read", "after read"],
         "its earlier actions are kept"
     );
-    assert!(
-        lines[2].starts_with("after error: ")
-            && lines[2].contains("panicked: ")
-            && lines[2].contains("on purpose")
-    );
+    begins(&lines[2], "after error: ");
+    has(&lines[2], ["panicked: ", "on purpose"]);
     let errors = channel.errors();
     assert_eq!(errors.len(), 1);
     assert!(errors[0].is_panic());
@@ -162,10 +159,8 @@ fn a_panic_in_an_error_handler_is_an_error_for_the_handlers_behind_it_and_closes
     channel.channel().fire_error(Failure::new("first"));
     channel.run();
     let lines = log.take();
-    assert!(
-        lines[0].starts_with("after error: ") && lines[0].contains("panicked: again"),
-        "{lines:?}"
-    );
+    begins(&lines[0], "after error: ");
+    has(&lines[0], ["panicked: again"]);
     let errors = channel.errors();
     assert!(errors.len() == 1 && errors[0].is_panic(), "{errors:?}");
     assert!(!channel.is_open());
@@ -224,8 +219,5 @@ fn the_error_names_the_handler_that_panicked() {
     let mut channel = panics("removed");
     channel.close();
     let error = channel.errors()[0].to_string();
-    assert!(
-        error.starts_with("a handler that is being removed panicked: "),
-        "{error}"
-    );
+    begins(&error, "a handler that is being removed panicked: ");
 }

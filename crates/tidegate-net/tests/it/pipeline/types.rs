@@ -5,6 +5,7 @@ use tidegate_net::handlers::Strings;
 use tidegate_net::{
     EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineBuilder, PipelineError,
 };
+use tidegate_testkit::has;
 
 use super::{Names, embedded, note, twice};
 use crate::Echo;
@@ -15,24 +16,17 @@ fn handlers_that_do_not_fit_are_refused_naming_both() {
         EmbeddedChannel::new(assemble).unwrap_err()
     };
     let why = misfit(|p| p.add_duplex("text", Strings::utf8()).add("echo", Echo));
-    let message = why.to_string();
-    assert!(
-        message.contains("`text` passes on alloc::string::String"),
-        "{message}"
-    );
-    assert!(
-        message.contains("`echo` takes bytes::bytes::Bytes"),
-        "{message}"
-    );
+    let parts = [
+        "`text` passes on alloc::string::String",
+        "`echo` takes bytes::bytes::Bytes",
+    ];
+    has(why.to_string(), parts);
     let why = misfit(|p| {
         p.add_duplex("text", Strings::utf8())
             .add("out", WritesBytes)
     });
-    let message = why.to_string();
-    assert!(
-        message.contains("`out` writes bytes::bytes::Bytes, but `text` takes"),
-        "{message}"
-    );
+    let part = "`out` writes bytes::bytes::Bytes, but `text` takes";
+    has(why.to_string(), [part]);
     let why = misfit(|p| p.add("echo", Echo).add("late", twice()));
     assert!(why.to_string().contains("Nothing"), "{why}");
     let why = misfit(|p| p.add("echo", Echo).add("echo", Echo));
@@ -75,8 +69,5 @@ fn a_message_that_no_outbound_handler_accepts_fails_with_the_name_of_the_sender(
     channel.channel().flush();
     channel.run();
     let why = sent.wait().unwrap_err().to_string();
-    assert!(
-        why.contains("`text` takes alloc::string::String, and got bytes"),
-        "{why}"
-    );
+    has(&why, ["`text` takes alloc::string::String, and got bytes"]);
 }

@@ -13,7 +13,7 @@ use tidegate_net::{
     PipelineError,
 };
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Gate, Log, has};
 
 use super::*;
 use crate::acts::Acts;
@@ -300,10 +300,7 @@ fn a_handler_that_stays_on_its_thread_is_refused_by_name() {
         channel.change(|| PipelineChange::add_first("stays", Handler::local_inbound(pass_on())));
     let why = stays.wait().unwrap_err().to_string();
     let name = "stays".to_owned();
-    assert!(
-        why.contains(&PipelineError::NotSend { name }.to_string()),
-        "{why}"
-    );
+    has(&why, [&PipelineError::NotSend { name }.to_string()]);
 }
 
 #[test]
@@ -373,14 +370,12 @@ fn a_drain_notifies_absent_channels_too() {
         assert!(!drained.is_done(), "one of them blocks");
         does.go_on.open();
         let report = drained.wait().unwrap();
-        assert_eq!(
-            (
-                report.open,
-                report.closed_at_deadline.len(),
-                report.still_running
-            ),
-            (2, 2, 0)
+        let counts = (
+            report.open,
+            report.closed_at_deadline.len(),
+            report.still_running,
         );
+        assert_eq!(counts, (2, 2, 0));
         assert_eq!(rest(busy), b"block\n");
     }
 }
@@ -406,20 +401,14 @@ fn a_drain_does_not_wait_for_a_handler_that_does_not_return() {
         }
         clock.jump(Server::DRAIN_GRACE);
         let report = drained.wait().unwrap();
-        assert_eq!(
-            (
-                report.open,
-                report.closed_at_deadline.len(),
-                report.still_running
-            ),
-            (2, 2, 1)
+        let counts = (
+            report.open,
+            report.closed_at_deadline.len(),
+            report.still_running,
         );
+        assert_eq!(counts, (2, 2, 1));
         assert!(report.closed_at_deadline.contains(&peer), "{report:?}");
-        assert!(
-            report
-                .to_string()
-                .contains("the handlers of 1 have not returned")
-        );
+        has(report.to_string(), ["the handlers of 1 have not returned"]);
         does.go_on.open();
         assert_eq!(rest(busy), b"block\n", "it ends when its handler returns");
     }

@@ -98,8 +98,7 @@ fn handlers_of_all_kinds_answer_side_by_side() {
     }
     for (kind, threads) in KINDS.into_iter().flat_map(|kind| [(kind, 2), (kind, 8)]) {
         let (_pool, group) = roaming_with(kind, threads);
-        let quick = Counter::new();
-        let counter = quick.clone();
+        let (quick, counter) = Counter::pair();
         let never = serve(&group, move |p| p.add("quick", Quick(counter.clone())));
         let may = serve_blocks(&group, &Blocks::new());
         let (mut one, mut other) = (dial(&never), dial(&may));
