@@ -222,8 +222,7 @@ fn an_exchange_that_does_not_begin_returns_or_closes_its_connection() {
     let client = Client::builder(&group).max_connections(1).build();
     let target: Target<Back> = client.upstream(&upstream.url("/")).unwrap();
     for _ in 0..2 {
-        let log = Log::new();
-        let own = log.clone();
+        let (log, own) = Log::pair();
         let pending = target.acquire(move |acquired| own.push(acquired.unwrap()));
         let mut peer = upstream.accept();
         log.wait_for(1);

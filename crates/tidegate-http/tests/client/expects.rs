@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use tidegate_testkit::block_on;
+use tidegate_testkit::{block_on, has};
 
 use crate::*;
 
@@ -32,10 +32,7 @@ fn a_body_is_sent_when_the_server_asks_for_it() {
             .send();
         let peer = peer.get_or_insert_with(|| upstream.accept());
         let head = head_alone(peer);
-        assert!(
-            head.contains("\r\nExpect: 100-continue\r\n") && head.contains("Content-Length: 5"),
-            "{head}"
-        );
+        has(&head, ["\r\nExpect: 100-continue\r\n", "Content-Length: 5"]);
         peer.respond(CONTINUE);
         read_exactly(peer, "hello");
         peer.finish(call);

@@ -3,6 +3,7 @@
 
 use tidegate_http::client::{Phase, Side};
 use tidegate_promise::Failure;
+use tidegate_testkit::has;
 
 use crate::*;
 
@@ -158,9 +159,6 @@ fn errors_before_the_connection_name_the_host_and_that_nothing_was_sent() {
         let why = error(request.send());
         let text = why.to_string();
         assert_eq!((why.phase(), why.was_sent()), (phase, false), "{text}");
-        assert!(
-            text.contains(host) && text.contains("nothing was sent"),
-            "{text}"
-        );
+        has(&text, ["nothing was sent", host]);
     }
 }

@@ -7,7 +7,7 @@ use tidegate_http::codec::{
     BodyFraming, BodyLimits, HeadLimits, HeadTable, OwnedRequestHead, RequestDecoder, ResponseHead,
 };
 use tidegate_net::{Bytes, HandlerContext};
-use tidegate_testkit::{Gate, rounds};
+use tidegate_testkit::{Stop, rounds};
 
 use crate::*;
 
@@ -168,14 +168,10 @@ fn a_loop_that_is_busy_does_not_hold_up_calls_of_others() {
     let upstream = Upstream::new();
     let _peer = idle_on_the_first(&group, &client, &upstream);
     // The loop of the idle connection does something else.
-    let (gate, busy) = (Gate::new(), Gate::new());
-    let (wait, begun) = (gate.clone(), busy.clone());
+    let stop = Stop::new();
     let home = group.loops().iter().next().unwrap();
-    let blocked = home.submit(move || {
-        begun.open();
-        wait.wait();
-    });
-    busy.wait();
+    let blocked = home.submit(stop.closure());
+    stop.reached();
     let (own, url) = (client.clone(), upstream.url("/new"));
     let home = group.loops().iter().nth(1).unwrap();
     let call = home.submit(move || own.get(url).send());
@@ -186,7 +182,7 @@ fn a_loop_that_is_busy_does_not_hold_up_calls_of_others() {
     let mut other = upstream.accept();
     assert!(other.request().starts_with("GET /new "));
     other.finish(call);
-    gate.open();
+    stop.go_on();
     let blocked = blocked.unwrap_or_else(|_| panic!("the loop runs"));
     blocked.wait().unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tidegate_testkit::Counter;
+use tidegate_testkit::{Counter, begins, has};
 
 use crate::*;
 
@@ -31,10 +31,8 @@ fn redirects_are_followed_on_request_without_credentials_for_others() {
     peer.respond(&response);
     let mut other = second.accept();
     let request = other.request();
-    assert!(
-        request.starts_with("GET /d ") && request.contains("X-Own: 1"),
-        "{request}"
-    );
+    begins(&request, "GET /d ");
+    has(&request, ["X-Own: 1"]);
     assert!(!request.contains("secret"), "{request}");
     other.respond("HTTP/1.1 302 Found\r\nLocation: /e\r\nContent-Length: 0\r\n\r\n");
     assert_eq!(
@@ -128,8 +126,7 @@ fn a_name_is_resolved_again_after_thirty_seconds() {
     let upstream = Upstream::new();
     let address = upstream.0.local_addr().unwrap();
     let (clock, builder) = by_clock();
-    let resolved = Counter::new();
-    let count = resolved.clone();
+    let (resolved, count) = Counter::pair();
     let client = builder
         .resolver(move |_, _| {
             count.hit();

@@ -1,7 +1,7 @@
 //! Connections that end at a bad moment, and the second attempt.
 
 use tidegate_http::client::Phase;
-use tidegate_testkit::until;
+use tidegate_testkit::{has, until};
 
 use crate::*;
 
@@ -118,10 +118,7 @@ fn no_connection_is_an_error_of_the_connect_phase() {
     );
     assert_eq!(why.phase(), Phase::Connect);
     let text = why.to_string();
-    assert!(
-        text.contains("127.0.0.1") && text.contains("nothing was sent"),
-        "{text}"
-    );
+    has(&text, ["127.0.0.1", "nothing was sent"]);
     assert!(!text.contains("secret"), "{text}");
     let nowhere = builder()
         .resolver(|_, _| Completion::succeeded(Vec::new()))

@@ -142,8 +142,7 @@ fn the_client_offers_http_1_1_and_nothing_else() {
     let group = group(1);
     for (offered, chosen) in [(&["h2", "http/1.1"][..], Some("http/1.1")), (&[], None)] {
         certified.tls = certified.tls.alpn(offered);
-        let log = Log::new();
-        let own = log.clone();
+        let (log, own) = Log::pair();
         let server = certified.serve(&group, move || Protocol(own.clone()));
         // What the program has set is replaced.
         let tls = certified.trusted().alpn(["h2"]);

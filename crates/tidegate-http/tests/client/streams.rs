@@ -92,8 +92,7 @@ fn a_call_that_is_dropped_closes_its_connection_at_once() {
 #[test]
 fn a_call_with_a_listener_goes_on_without_its_result() {
     let (upstream, client) = (Upstream::new(), client());
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let listen = move |outcome: Outcome<&Response, &Failure>| own.push(outcome.is_success());
     client.get(upstream.url("/")).send().on_complete(listen);
     let mut peer = upstream.accept_request();

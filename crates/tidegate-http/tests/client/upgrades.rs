@@ -2,7 +2,7 @@
 
 use tidegate_http::client::{Phase, Upgraded};
 use tidegate_net::{Bytes, Handler, Inbound, InboundContext, Nothing};
-use tidegate_testkit::{Log, until};
+use tidegate_testkit::{Log, has, until};
 
 use crate::*;
 
@@ -28,8 +28,7 @@ impl Inbound for Reads {
 
 /// Takes the connection over with a handler that logs, beginning with what was read already.
 fn take_over(upgraded: Upgraded) -> Log<String> {
-    let log = Log::new();
-    let own = log.clone();
+    let (log, own) = Log::pair();
     let taken = upgraded.take_over(move |early| {
         own.push(String::from_utf8(early.to_vec()).unwrap());
         Handler::inbound(Reads(own))
@@ -77,10 +76,7 @@ fn an_upgrade_hands_the_connection_over() {
             .send();
         let mut peer = upstream.accept();
         let request = peer.request();
-        assert!(
-            request.contains("\r\nConnection: upgrade\r\nUpgrade: echo\r\n"),
-            "{request}"
-        );
+        has(&request, ["\r\nConnection: upgrade\r\nUpgrade: echo\r\n"]);
         peer.respond(&format!("{SWITCH}{early}"));
         check(upgraded(call), peer, early);
     }

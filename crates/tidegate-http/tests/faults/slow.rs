@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use tidegate_http::codec::RefusalReason;
 use tidegate_promise::Outcome;
-use tidegate_testkit::{short_or_long, until};
+use tidegate_testkit::{begins, short_or_long, until};
 
 use super::{Client, Memory, Served, connections, turn};
 
@@ -20,10 +20,7 @@ fn many() -> usize {
 fn assert_each_got(clients: Vec<Client>, status: &str) {
     for client in clients {
         let response = client.rest();
-        assert!(
-            response.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{response:?}"
-        );
+        begins(&response, format!("HTTP/1.1 {status} "));
         assert_eq!(response.matches("HTTP/1.1").count(), 1, "{response:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_http::{DeferredResponse, HttpServer};
 use tidegate_net::DrainReport;
 use tidegate_promise::Completion;
-use tidegate_testkit::{Gate, until};
+use tidegate_testkit::{Stop, until};
 
 use super::{Client, get, start, start_on};
 
@@ -62,12 +62,11 @@ fn requests_that_wait_in_their_sockets_when_a_drain_begins_are_answered() {
 }
 
 fn answer_what_waits(drain: impl FnOnce(&HttpServer) -> Completion<DrainReport>) {
-    let (gate, entered) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
-    let (inside, entering) = (Arc::clone(&gate), Arc::clone(&entered));
+    let stop = Stop::new();
+    let inside = stop.closure();
     let server = start(move |request, response| {
         if request.path() == "/block" {
-            entering.open();
-            inside.wait();
+            inside();
         }
         response.body("now");
     });
@@ -78,12 +77,12 @@ fn answer_what_waits(drain: impl FnOnce(&HttpServer) -> Completion<DrainReport>)
     // The event loop is busy while the requests arrive and the drain begins.
     let mut blocking = Client::of(&server);
     blocking.send(get("/block"));
-    entered.wait();
+    stop.reached();
     for client in &mut clients {
         client.send(get("/again"));
     }
     let drained = drain(&server);
-    gate.open();
+    stop.go_on();
     for client in clients {
         let response = client.rest();
         assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{response:?}");

@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr};
 use tidegate_http::{DeferredResponse, HttpServer, HttpServerBuilder, Limits, Request, Response};
 use tidegate_loop::Pinned;
 use tidegate_net::{NetGroup, pinned};
-use tidegate_testkit::{Gate, Log, until};
+use tidegate_testkit::{Log, Stop, until};
 
 use crate::{Client, get};
 
@@ -15,15 +15,11 @@ type Begun = Log<(String, DeferredResponse)>;
 
 /// Does `work` while the loop is busy, so that the loop finds all that has come in one turn.
 pub(crate) fn in_one_turn(group: &NetGroup, work: impl FnOnce()) {
-    let (busy, free) = (Gate::new(), Gate::new());
-    let (begins, ends) = (busy.clone(), free.clone());
-    let task = group.loops().next().submit(move || {
-        begins.open();
-        ends.wait();
-    });
-    busy.wait();
+    let stop = Stop::new();
+    let task = group.loops().next().submit(stop.closure());
+    stop.reached();
     work();
-    free.open();
+    stop.go_on();
     task.unwrap().wait().unwrap();
 }
 

@@ -180,8 +180,7 @@ fn a_response_that_needs_no_continue_ends_the_connection() {
 
 /// A client of a service whose collections fail, and why they do.
 fn failing() -> (Client, Log<BodyError>) {
-    let failed = Log::new();
-    let keep = failed.clone();
+    let (failed, keep) = Log::pair();
     let client = Client::new(move |request, response| {
         let (later, keep) = (response.defer(), keep.clone());
         request.collect(10).finally(move |outcome| {

@@ -1,6 +1,7 @@
 //! Requests that are responded to at once.
 
 use std::time::Duration;
+use tidegate_testkit::has;
 
 use tidegate_net::Draining;
 
@@ -211,10 +212,7 @@ fn connection_close_of_the_service_ends_the_connection() {
 fn http_1_0_closes_unless_it_asks_to_stay() {
     let mut client = Client::new(echo);
     let response = client.send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-    assert!(
-        response.contains("\r\nConnection: keep-alive\r\n"),
-        "{response}"
-    );
+    has(&response, ["\r\nConnection: keep-alive\r\n"]);
     assert!(client.is_open());
     let response = client.send("GET /b HTTP/1.0\r\n\r\n");
     assert!(response.contains("\r\nConnection: close\r\n"), "{response}");

@@ -70,8 +70,7 @@ fn the_time_is_five_minutes_unless_it_is_set_and_may_be_unlimited() {
 
 #[test]
 fn the_time_runs_from_the_end_of_a_body_that_the_service_reads() {
-    let kept = Log::new();
-    let keep = kept.clone();
+    let (kept, keep) = Log::pair();
     let mut client = Client::with_limits(ten_seconds(), move |request, response| {
         let (later, keep) = (response.defer(), keep.clone());
         request.collect(100).finally(move |_| keep.push(later));
@@ -138,8 +137,7 @@ fn requests_behind_a_late_response_get_none() {
 
 #[test]
 fn a_response_is_not_late_while_the_client_gets_an_earlier_one() {
-    let streams = Log::new();
-    let keep = streams.clone();
+    let (streams, keep) = Log::pair();
     let (mut client, kept) = Client::keeping(ten_seconds(), move |request, response| {
         if request.path() == "/stream" {
             keep.push(response.stream());

@@ -113,8 +113,7 @@ fn a_streamed_response_ends_with_its_body() {
 
 #[test]
 fn bodies_wait_with_their_requests() {
-    let got = Log::new();
-    let gets = got.clone();
+    let (got, gets) = Log::pair();
     let (mut client, begun) = Client::keeping(Limits::default(), move |request, response| {
         if request.path() != "/read" {
             return defer(request, response);
@@ -179,8 +178,7 @@ fn an_empty_line_behind_a_request_that_runs_alone_does_not_stop_reading() {
 
 #[test]
 fn a_client_that_waits_for_continue_gets_it_when_its_request_begins() {
-    let kept = Log::new();
-    let keep = kept.clone();
+    let (kept, keep) = Log::pair();
     let (mut client, begun) = Client::keeping(Limits::default(), move |request, response| {
         if request.path() != "/read" {
             return defer(request, response);
