@@ -188,20 +188,6 @@ impl CircuitBreaker {
     /// Closes the breaker and forgets what it has counted, as if it were new. Its mode stays: a
     /// breaker that is forced open still denies every call. Results of calls that are in flight,
     /// also of probes, no longer count.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tidegate_isolate::{BreakerConfig, BreakerState, BreakerWindow, CircuitBreaker};
-    ///
-    /// let window = BreakerWindow::Count(10);
-    /// let config = BreakerConfig { window, min_calls: 1, ..BreakerConfig::default() };
-    /// let breaker = CircuitBreaker::new("prices", config)?;
-    /// breaker.try_pass(1).expect("it is closed").failure(1, Duration::ZERO);
-    /// assert_eq!(breaker.state(2), BreakerState::Open);
-    /// breaker.reset(2);
-    /// assert_eq!((breaker.state(2), breaker.counts(2)), (BreakerState::Closed, (0, 0, 0)));
-    /// # Ok::<(), tidegate_isolate::ConfigError>(())
-    /// ```
     pub(crate) fn reset(&self, now: u64) {
         let mut core = self.lock();
         self.restart(&mut core, now);
