@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz`: builds the fuzz targets; `cargo xtask nightly fuzz` also runs them.
+//! `cargo xtask fuzz`: checks the fuzz targets; `cargo xtask nightly fuzz` also runs them.
 //!
-//! A target is a program with libFuzzer's `main`, so cargo alone can build it. CI builds the
-//! targets with the stable compiler, to check that they still compile. A run needs the nightly
+//! A target is a program with libFuzzer's `main`, so cargo alone can build it. CI checks the
+//! targets with the stable compiler. A run needs the nightly
 //! compiler, which adds the coverage instrumentation for libFuzzer and AddressSanitizer. `cargo
 //! fuzz run` does the same by hand.
 
@@ -22,7 +22,7 @@ const FLAGS: &str = "-Zsanitizer=address -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cdebug-assertions --cfg fuzzing";
 
-/// Builds every target with the default compiler.
+/// Checks every target with the default compiler.
 ///
 /// Skips where there is no C++ compiler, because libFuzzer is C++.
 ///
@@ -30,14 +30,14 @@ const FLAGS: &str = "-Zsanitizer=address -Cpasses=sancov-module \
 ///
 /// Returns an error if a target does not build, or `fuzz/Cargo.lock` no longer matches the
 /// workspace.
-pub fn build(root: &Path) -> step::Result {
+pub fn check(root: &Path) -> step::Result {
     if let Some(why) = missing_compiler() {
         return Ok(why);
     }
     let mut command = Command::new("cargo");
     command
         .current_dir(root)
-        .args(["build", "--manifest-path", MANIFEST, "--bins", "--locked"])
+        .args(["check", "--manifest-path", MANIFEST, "--bins", "--locked"])
         // The folder of the workspace: many dependencies are the same and are built there.
         .env("CARGO_TARGET_DIR", root::target_dir(root, ""))
         .env("CARGO_PROFILE_DEV_DEBUG", "0");

@@ -1,7 +1,8 @@
 //! `cargo xtask <task>`: reads the arguments and calls the task.
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
+use std::env;
+use std::process::{self, Command, ExitCode};
 
 use xtask::step::{self, Outcome};
 use xtask::{
@@ -29,7 +30,7 @@ usage: cargo xtask <task>
                                  feature alone; --long: each library with each feature alone
   platforms                      clippy for Windows, musl, Arm and Apple, where installed
   package [--verify]             the packages of a release; --verify also compiles them
-  fuzz                           builds the fuzz targets
+  fuzz                           checks the fuzz targets
   bench                          checks the benchmarks, without running them
   tokio                          the examples beside tokio: axum, tonic, reqwest
   interop [--long] [PART...]     our servers and third-party programs, or the checks with such names
@@ -43,7 +44,8 @@ usage: cargo xtask <task>
 ";
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<String> = env::args().skip(1).collect();
+    run_in_clean_environment(&args);
     match run(&args) {
         Ok(Outcome::Passed) => ExitCode::SUCCESS,
         Ok(Outcome::Skipped(why)) => {
@@ -55,6 +57,22 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs this program again, and exits with its code, if `cargo run` has set the variables of its
+/// package. Build scripts of dependencies read variables of the same names: cargo would build
+/// `ring`, and all that needs it, again in place of what `cargo test` has built.
+fn run_in_clean_environment(args: &[String]) -> Option<()> {
+    env::var_os("CARGO_MANIFEST_DIR")?;
+    let mut again = Command::new(env::current_exe().ok()?);
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_MANIFEST_") || text.starts_with("CARGO_PKG_") {
+            again.env_remove(&name);
+        }
+    }
+    let status = again.args(args).status().ok()?;
+    process::exit(status.code().unwrap_or(1))
 }
 
 fn run(args: &[String]) -> step::Result {
@@ -83,7 +101,7 @@ fn run(args: &[String]) -> step::Result {
         ["platforms"] => platforms::run(&root),
         ["package"] => package::run(&root, false),
         ["package", "--verify"] => package::run(&root, true),
-        ["fuzz"] => fuzz::build(&root),
+        ["fuzz"] => fuzz::check(&root),
         ["bench"] => bench::check(&root),
         ["tokio"] => tokio::run(&root),
         ["interop", only @ ..] if only.first() != Some(&"--long") => {
