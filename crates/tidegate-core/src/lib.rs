@@ -55,6 +55,7 @@ pub mod internal {
     pub use crate::contain::{contain, discard, discard_all};
     pub use crate::counter::Counter;
     pub use crate::dump::try_briefly;
+    pub use crate::executor::watch_list::{Watch, WatchList};
     pub use crate::lane::doorbell::Doorbell;
     pub use crate::lane::signal::SignalLane;
     pub use crate::lane::task::{TaskLane, TaskLaneReceiver};

@@ -48,7 +48,6 @@ pub mod internal {
 
     pub use crate::block::{
         ListenerToken, Reader, SharedReader, SharedWriter, Writer, block, notify_unstarted,
-        task_block, wake_sleepers,
     };
     pub use crate::promise::promise_for_task;
 }

@@ -2,6 +2,7 @@
 //!
 //! * `id`: [`ExecutorId`].
 //! * `rejected`: [`Rejected`], which gives a refused value back, and [`RejectReason`], the reason.
+//! * `watch_list`: what waits for tasks that an executor may never start.
 //! * `traits`: [`Executor`], the small trait by which every lower crate knows a loop or a pool.
 //! * `current`: which executor's work the calling thread runs, and whether it may block ([`enter`],
 //!   [`current_executor`], [`wait_policy`], [`Blocking::forbid`](crate::Blocking::forbid)).
@@ -15,6 +16,7 @@ mod rejected;
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests;
 mod traits;
+pub(crate) mod watch_list;
 
 pub use self::current::{
     CurrentGuard, WaitPolicy, current_executor, enter, is_current, wait_policy,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::id::ExecutorId;
 use super::rejected::Rejected;
+use super::watch_list::WatchList;
 use crate::raw::signal::Signal;
 use crate::{Clock, OnUnhandled, Task, Unhandled, WaitRefusedError};
 
@@ -92,6 +93,13 @@ pub trait Executor: Send + Sync + 'static {
     /// them elsewhere. A waiter for such a task gets an error. The default is `false`.
     fn has_abandoned_tasks(&self) -> bool {
         false
+    }
+
+    /// Returns what waits for tasks that this executor may never start. `None` if it hands out no
+    /// completions of tasks.
+    #[doc(hidden)]
+    fn watch_list(&self) -> Option<&Arc<WatchList>> {
+        None
     }
 
     /// Called before the calling thread waits for something of this executor. The returned guard is

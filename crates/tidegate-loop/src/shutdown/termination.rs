@@ -1,6 +1,9 @@
 //! The public view of an event loop's end: a completion, and the tasks that were handed back.
 
+use std::sync::Arc;
+
 use tidegate_core::executor::ExecutorId;
+use tidegate_core::internal::WatchList;
 use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_pool::internal::{EndHome, UnstartedTasks};
 use tidegate_pool::{HandedBack, ShutdownError};
@@ -103,6 +106,11 @@ impl Termination {
     /// Returns `true` if accepted tasks will not start here and were not taken to run elsewhere.
     pub(crate) fn has_abandoned_tasks(&self) -> bool {
         self.left.is_left()
+    }
+
+    /// Returns what waits for tasks that have not started.
+    pub(crate) fn watch_list(&self) -> &Arc<WatchList> {
+        self.left.watch_list()
     }
 
     /// Drops what handles can still see.

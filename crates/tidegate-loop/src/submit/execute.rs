@@ -2,11 +2,12 @@
 //! other threads. If the queue is full, the [`RejectPolicy`] decides.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, is_current, wait_policy};
-use tidegate_core::internal::trace;
+use tidegate_core::internal::{WatchList, trace};
 use tidegate_core::{
     Clock, Executor, Parker, RejectReason, Rejected, Task, Unhandled, WaitRefusedError,
 };
@@ -128,6 +129,10 @@ impl Executor for Shared {
 
     fn has_abandoned_tasks(&self) -> bool {
         self.termination.has_abandoned_tasks()
+    }
+
+    fn watch_list(&self) -> Option<&Arc<WatchList>> {
+        Some(self.termination.watch_list())
     }
 
     /// Refuses a wait of a task for its own event loop if the strategy does not drive the loop until

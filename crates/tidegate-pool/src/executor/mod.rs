@@ -34,4 +34,3 @@ pub use self::handed_back::HandedBack;
 pub use self::shutdown::{Quiet, ShutdownError};
 pub use self::task_promise::{NotStartedError, TaskPromise};
 pub use self::unstarted_tasks::UnstartedTasks;
-pub(crate) use self::unstarted_tasks::wake_waiters;

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use tidegate_core::executor::ExecutorId;
+use tidegate_core::internal::WatchList;
 use tidegate_core::internal::prim::{AtomicBool, Ordering};
-use tidegate_promise::internal::{notify_unstarted, wake_sleepers};
+use tidegate_promise::internal::notify_unstarted;
 
 use super::handed_back::HandedBack;
 
@@ -15,13 +16,7 @@ pub struct UnstartedTasks {
     left: AtomicBool,
     /// Set when the tasks were taken from the report: they may start elsewhere.
     taken: Arc<AtomicBool>,
-}
-
-/// Wakes the waiters of the executor `id`, whose tasks are unstarted by the word of the executor
-/// that it runs on.
-pub(crate) fn wake_waiters(id: ExecutorId) {
-    wake_sleepers(id);
-    notify_unstarted(id, false);
+    watch_list: Arc<WatchList>,
 }
 
 impl UnstartedTasks {
@@ -30,7 +25,19 @@ impl UnstartedTasks {
         Self {
             left: AtomicBool::new(false),
             taken: handed_back.taken(),
+            watch_list: Arc::default(),
         }
+    }
+
+    /// Returns what waits for the tasks.
+    pub fn watch_list(&self) -> &Arc<WatchList> {
+        &self.watch_list
+    }
+
+    /// Wakes the waiters of the executor `id`, whose tasks are unstarted by the word of the executor
+    /// that it runs on.
+    pub fn wake_waiters(&self, id: ExecutorId) {
+        notify_unstarted(id, &self.watch_list, false);
     }
 
     /// Wakes the waiters of all unstarted tasks: these will not start unless they are taken.
@@ -46,11 +53,10 @@ impl UnstartedTasks {
     }
 
     fn notify(&self, id: ExecutorId, give_up: bool) {
-        // ORDERING: SeqCst: with the fence in `wake_sleepers` and the locks in `notify_unstarted`,
-        // a waiter that checked before this swap has left a record or an entry, and is woken.
+        // ORDERING: SeqCst: with the fence and the lock in `notify_unstarted`, a waiter that checked
+        // before this swap has left a record or an entry, and is woken.
         if !self.left.swap(true, Ordering::SeqCst) {
-            wake_sleepers(id);
-            notify_unstarted(id, give_up);
+            notify_unstarted(id, &self.watch_list, give_up);
         }
     }
 

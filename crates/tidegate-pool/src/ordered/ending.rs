@@ -10,7 +10,7 @@ use tidegate_core::internal::prim::{Ordering, fence, lock};
 use tidegate_core::internal::{TaskLaneReceiver, discard_all};
 
 use super::turn::{RUNNING, SUBMITTED, Shared};
-use crate::executor::{displacing, wake_waiters};
+use crate::executor::displacing;
 
 impl Shared {
     /// Closes the view for new tasks.
@@ -42,7 +42,7 @@ impl Shared {
         if has_handed_back || self.ended_in_turn.load(Ordering::Relaxed) {
             self.left.leave(self.id);
         } else if !self.lane.is_empty() {
-            wake_waiters(self.id);
+            self.left.wake_waiters(self.id);
         }
         lock(&self.handle).take()
     }

@@ -42,7 +42,7 @@ use tidegate_core::internal::prim::{
 };
 use tidegate_core::internal::{
     Deliver, Delivery, OwnerCell, PlainTask, SignalBlock, SignalLane, TaskLane, TaskLaneReceiver,
-    contain,
+    WatchList, contain,
 };
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
@@ -168,6 +168,10 @@ impl Executor for Shared {
             // The turn may be among the tasks of the executor.
             false => self.over.has_abandoned_tasks(),
         }
+    }
+
+    fn watch_list(&self) -> Option<&Arc<WatchList>> {
+        Some(self.left.watch_list())
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {

@@ -25,7 +25,7 @@ pub fn block<T: Send + 'static, E: Send + 'static>(
 /// starting the task ([`Executor::has_abandoned_tasks`]), readers see `unstarted` instead of
 /// waiting for ever.
 #[inline]
-pub fn task_block<T: Send + 'static, E: Send + 'static>(
+pub(crate) fn task_block<T: Send + 'static, E: Send + 'static>(
     home: Arc<dyn Executor>,
     unstarted: fn() -> E,
 ) -> (Writer<T, E>, Reader<T, E>) {

@@ -14,9 +14,9 @@ use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::ptr;
 use std::task::Waker;
 
+use tidegate_core::internal::Watch;
 use tidegate_core::internal::prim::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
 
-use super::watch_list::Watch;
 use crate::outcome::Outcome;
 
 const WORDS: usize = 3;
@@ -65,8 +65,9 @@ impl Listener {
         const { assert!(mem::size_of::<Watched>() <= mem::size_of::<Data>()) };
         const { assert!(mem::align_of::<Watched>() <= mem::align_of::<Data>()) };
         let mut data: Data = [MaybeUninit::uninit(); WORDS];
+        let watched: Watched = (waker, watch.map(Box::new));
         // SAFETY: size and alignment of `data` suffice for a `Watched`, checked above.
-        unsafe { (&raw mut data).cast::<Watched>().write((waker, watch)) };
+        unsafe { (&raw mut data).cast::<Watched>().write(watched) };
         Self {
             vtable: &WAKE,
             data,
@@ -272,8 +273,8 @@ unsafe fn drop_watched(data: *mut Data) {
     drop(unsafe { unbox_watched(data) });
 }
 
-/// The data of a waker.
-type Watched = (Waker, Option<Watch>);
+/// The data of a waker, of three words.
+type Watched = (Waker, Option<Box<Watch>>);
 
 /// The vtable of a waker.
 static WAKE: Vtable = Vtable {

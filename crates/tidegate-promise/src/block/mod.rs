@@ -15,7 +15,6 @@
 //! | `memory` | allocation of blocks, recycled per thread |
 //! | `depth` | the nesting depth of listeners on a thread, and its queue of deferred ones |
 //! | `sleepers` | threads that sleep until a task of an executor completes |
-//! | `watch_list` | wakers and listeners that wait for such a task |
 //! | `listener` | a listener as a type-erased closure, and its node in the list |
 //! | `node_list` | the nodes of a block: its inbox and its queue |
 //! | `storage` | the block's fields; allocating, reading and freeing it |
@@ -47,16 +46,15 @@ mod sleepers;
 mod state;
 mod storage;
 mod unstarted;
-mod watch_list;
 mod word_waiters;
 mod writer;
 
-pub use self::create::{block, task_block};
+pub use self::create::block;
+pub(crate) use self::create::task_block;
 pub use self::listen::ListenerToken;
 pub use self::reader::Reader;
 pub use self::shared_reader::SharedReader;
-pub use self::sleepers::wake_sleepers;
-pub use self::watch_list::notify_unstarted;
+pub use self::unstarted::notify_unstarted;
 pub use self::writer::{SharedWriter, Writer};
 
 #[cfg(all(test, not(tidegate_loom)))]

@@ -81,7 +81,7 @@ impl Drop for SleepRecord {
 /// Wakes every thread that sleeps for a task of `home`, so that it checks the executor again.
 /// Called by an executor that ends, after it has marked itself as ended. Returns when each of the
 /// threads has acknowledged.
-pub fn wake_sleepers(home: ExecutorId) {
+pub(super) fn wake_sleepers(home: ExecutorId) {
     // ORDERING: SeqCst fence between the caller's mark and the check of the records; pairs with
     // the one in `SleepRecord::acknowledge`.
     fence(Ordering::SeqCst);

@@ -1,17 +1,19 @@
 //! Blocks of tasks that an executor has accepted: fails their readers and listeners if the
 //! executor ends without starting the task.
 
-use std::ptr::NonNull;
+use std::sync::Arc;
 use std::task::Waker;
 
+use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::prim::{Ordering, fence};
+use tidegate_core::internal::{Watch, WatchList};
 
 use super::decide::Decided;
 use super::depth;
 use super::listener::Listener;
+use super::sleepers::wake_sleepers;
 use super::state::{CANCELLED, CLAIMED, DONE, TASK, UNCANCELLABLE, UNSTARTED};
 use super::storage::{Block, BlockPtr};
-use super::watch_list::{AbandonedBlock, ListenedBlock, Watch};
 
 impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
     /// Returns `true` if the home has accepted the task of this block, has not started it and
@@ -35,43 +37,32 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         self.get().state.load(Ordering::Relaxed) & TASK != 0
     }
 
-    /// Returns the id of the executor that has accepted the task. `None` in models, whose threads
-    /// all run on one real thread.
+    /// Returns the watch list of the executor that has accepted the task. `None` in models, whose
+    /// threads all run on one real thread.
     #[inline]
-    fn task_executor(&self) -> Option<u64> {
+    fn watch_list(&self) -> Option<&Arc<WatchList>> {
         if cfg!(any(tidegate_loom, tidegate_shuttle)) || !self.is_task() {
             return None;
         }
-        self.get().home.as_ref().map(|home| home.id().get())
+        self.get().home.as_ref()?.watch_list()
     }
 
     /// Registers `waker`, to be woken if the executor ends without starting the task. The caller
     /// must check afterwards whether that has already happened.
     pub(super) fn watch_waker(&self, waker: &Waker) -> Option<Watch> {
-        let home = self.task_executor()?;
-        Some(Watch::waker(home, waker))
-    }
-
-    /// Registers the block, to be failed if its executor is given up. The caller stores the watch
-    /// in the listener. The flag is `true` if the executor was already given up; the caller must
-    /// then fail the block.
-    fn watch_listener(&self) -> Option<(Watch, bool)> {
-        let home = self.task_executor()?;
-        let listening = ListenedBlock {
-            block: self.0.cast(),
-            give_up: give_up::<T, E>,
-        };
-        Some(Watch::listener(home, listening))
+        Some(self.watch_list()?.add_waker(waker.clone()))
     }
 
     /// Makes `listener` one that is notified if the executor of the task is given up. The flag is
-    /// `true` if that has already happened.
+    /// `true` if that has already happened; the caller must then fail the block.
     #[inline(never)]
     pub(super) fn watched(self, listener: Listener) -> (Listener, bool) {
-        match self.watch_listener() {
-            None => (listener, false),
-            Some((watch, already_given_up)) => (listener.watched(watch), already_given_up),
-        }
+        let Some(list) = self.watch_list() else {
+            return (listener, false);
+        };
+        let block = ListenedBlock(self);
+        let (watch, already_given_up) = list.add_listener(move || block.give_up());
+        (listener.watched(watch), already_given_up)
     }
 
     /// Decides the block as never started. Returns `None` if it is decided or the task has
@@ -99,27 +90,46 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     }
 }
 
-/// Gives up on the block of a listener, without running user code.
-///
-/// # Safety
-///
-/// The block is alive and has the types `T` and `E`.
-unsafe fn give_up<T: Send + 'static, E: Send + 'static>(
-    block: NonNull<()>,
-) -> Option<AbandonedBlock> {
-    let ptr = BlockPtr::<T, E>(block.cast());
-    if !ptr.get().is_left() {
-        return None;
-    }
-    let decided = ptr.decide_left()?;
-    let hook = ptr.get().take_hook();
-    let home = ptr.get().home.clone();
-    Some(Box::new(move || {
-        if let Some(hook) = hook {
-            depth::run_hook(home.as_ref(), hook);
+/// A block that has a listener. It is alive while it is in a watch list: the listener removes it.
+struct ListenedBlock<T: 'static, E: 'static>(BlockPtr<T, E>);
+
+// SAFETY: the values of the block are `Send`, and any thread that keeps the block alive may do what
+// is done with it here.
+unsafe impl<T: Send, E: Send> Send for ListenedBlock<T, E> {}
+
+impl<T: Send + 'static, E: Send + 'static> ListenedBlock<T, E> {
+    /// Decides the block as never started, if it is still open, without running user code. Returns
+    /// what runs its hook and its listeners.
+    fn give_up(&self) -> Option<Box<dyn FnOnce()>> {
+        let ptr = self.0;
+        if !ptr.get().is_left() {
+            return None;
         }
-        // If the decision came with the right to notify, the block is alive; otherwise `notify`
-        // uses only its address.
-        decided.notify(ptr);
-    }))
+        let decided = ptr.decide_left()?;
+        let hook = ptr.get().take_hook();
+        let home = ptr.get().home.clone();
+        Some(Box::new(move || {
+            if let Some(hook) = hook {
+                depth::run_hook(home.as_ref(), hook);
+            }
+            // If the decision came with the right to notify, the block is alive; otherwise `notify`
+            // uses only its address.
+            decided.notify(ptr);
+        }))
+    }
+}
+
+/// Wakes every thread and every waker that waits for a task of `home`, so that its owner checks the
+/// executor again. Called by an executor that ends, after it has marked itself as ended. `give_up`
+/// means that the executor is stuck: its tasks cannot be handed back, so their listeners are
+/// notified too.
+pub fn notify_unstarted(home: ExecutorId, list: &WatchList, give_up: bool) {
+    wake_sleepers(home);
+    let (wakers, notify) = list.end(give_up);
+    for waker in wakers {
+        depth::contain(None, || waker.wake());
+    }
+    for notify in notify {
+        notify();
+    }
 }

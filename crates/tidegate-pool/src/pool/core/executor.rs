@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_core::executor::{ExecutorId, Signal, is_current};
-use tidegate_core::internal::PlainTask;
+use tidegate_core::internal::{PlainTask, WatchList};
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use crate::ordered::SharedWithViews;
@@ -82,6 +82,10 @@ impl Executor for Shared {
 
     fn has_abandoned_tasks(&self) -> bool {
         self.left.is_left()
+    }
+
+    fn watch_list(&self) -> Option<&Arc<WatchList>> {
+        Some(self.left.watch_list())
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {
