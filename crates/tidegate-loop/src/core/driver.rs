@@ -49,20 +49,15 @@ pub trait Driver: Send + 'static {
         None
     }
 
-    /// Returns the next task that the driver itself has found, such as a channel that became
-    /// readable. Called until it returns `None`.
-    fn next_task(&mut self) -> Option<Task> {
-        None
-    }
-
-    /// Returns a task that does at most `most` of the driver's pending work items, and how many it
-    /// does. Each item counts as a task of its own. If the event loop runs the driver's work itself, the
+    /// Returns a task that does at most `most` of the work items that the driver itself has found,
+    /// such as channels that became readable, and how many it does. Called until it returns `None`.
+    /// Each item counts as a task of its own. If the event loop runs the driver's work itself, the
     /// task calls [`Running::next_step`](tidegate_core::internal::Running::next_step) before each
     /// further item; an event loop that hands the task out counts the items then.
     #[inline]
     fn next_tasks(&mut self, most: usize) -> Option<(Task, usize)> {
         let _ = most;
-        Some((self.next_task()?, 1))
+        None
     }
 
     /// Looks for such work without waiting. Called now and then while other work runs, so that an

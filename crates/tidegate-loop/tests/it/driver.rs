@@ -42,9 +42,9 @@ impl Driver for FoundEvents {
         Arc::new(self.parker.clone())
     }
 
-    fn next_task(&mut self) -> Option<Task> {
+    fn next_tasks(&mut self, _most: usize) -> Option<(Task, usize)> {
         self.found = self.found.checked_sub(1)?;
-        Some(Task::non_blocking(self.log.pushes("found")))
+        Some((Task::non_blocking(self.log.pushes("found")), 1))
     }
 
     fn poll(&mut self) {

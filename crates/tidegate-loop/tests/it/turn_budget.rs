@@ -48,15 +48,16 @@ impl Driver for Sockets {
         }
     }
 
-    fn next_task(&mut self) -> Option<Task> {
+    fn next_tasks(&mut self, _most: usize) -> Option<(Task, usize)> {
         self.found = self.found.checked_sub(1)?;
         let (log, clock, slow) = (self.log.clone(), self.clock.clone(), self.slow);
-        Some(Task::non_blocking(move || {
+        let work = move || {
             log.push("io");
             if slow {
                 clock.jump(MILLISECOND);
             }
-        }))
+        };
+        Some((Task::non_blocking(work), 1))
     }
 }
 

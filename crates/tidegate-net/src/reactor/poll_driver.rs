@@ -1,7 +1,7 @@
 //! The driver of a pinned loop.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use tidegate_core::internal::{PlainTask, Running, Sleeper};
 use tidegate_core::{Clock, Dump, Task};
@@ -53,7 +53,12 @@ impl PollDriver {
 
     /// Returns a view of this driver's counters, to be kept after the driver was given to a loop.
     pub(crate) fn watch(&self) -> IoWatch {
-        IoWatch::of_pinned(Arc::clone(&self.counters), self.inbox(), self.id)
+        IoWatch {
+            counters: Arc::clone(&self.counters),
+            inbox: Arc::clone(self.inbox()),
+            pinned: Some(self.id),
+            roam: Weak::new(),
+        }
     }
 
     /// Returns the inbox of the selector, to be kept after the driver was given to a loop.
@@ -121,16 +126,11 @@ impl Driver for PollDriver {
     }
 
     fn view(&self) -> Option<Arc<dyn DriverView>> {
-        Some(self.watch().into_view())
+        Some(Arc::new(self.watch()))
     }
 
     fn dump(&mut self) -> Option<Dump> {
         Some(self.watch().dump())
-    }
-
-    #[inline]
-    fn next_task(&mut self) -> Option<Task> {
-        self.next_tasks(1).map(|(task, _)| task)
     }
 
     #[inline]

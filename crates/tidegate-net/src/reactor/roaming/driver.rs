@@ -94,8 +94,12 @@ impl RoamingDriver {
 
     /// Returns a view of this driver's counters, to be kept after the driver was given to a loop.
     pub(crate) fn watch(&self) -> IoWatch {
-        let roam = Arc::clone(&self.roam);
-        IoWatch::of_roaming(Arc::clone(&self.counters), self.inbox(), roam)
+        IoWatch {
+            counters: Arc::clone(&self.counters),
+            inbox: Arc::clone(self.inbox()),
+            pinned: None,
+            roam: Arc::downgrade(&self.roam),
+        }
     }
 
     pub(crate) fn roam(&self) -> &Arc<RoamingShared> {
@@ -389,7 +393,7 @@ impl Driver for RoamingDriver {
     }
 
     fn view(&self) -> Option<Arc<dyn DriverView>> {
-        Some(self.watch().into_view())
+        Some(Arc::new(self.watch()))
     }
 
     fn dump(&mut self) -> Option<Dump> {
@@ -399,11 +403,6 @@ impl Driver for RoamingDriver {
             None => Dump::new("source", name).fact("state", "in its handlers"),
         };
         Some(self.reactor.dump(dump, away))
-    }
-
-    #[inline]
-    fn next_task(&mut self) -> Option<Task> {
-        self.next_tasks(1).map(|(task, _)| task)
     }
 
     #[inline]

@@ -15,9 +15,9 @@
 //! * No user code runs under the lock.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use tidegate_core::internal::{PlainTask, contain};
+use tidegate_core::internal::{PlainTask, contain, lock};
 use tidegate_core::{Blocking, CaughtPanic, Task};
 use tidegate_pool::internal::run_task_of;
 
@@ -84,7 +84,7 @@ impl RoamingTask {
         waiting: &mut VecDeque<Traveller>,
         io_context: Box<IoContext>,
     ) -> Task {
-        let mut load = self.lock();
+        let mut load = lock(&self.load);
         debug_assert!(load.stage == Stage::Over && load.waiting.is_empty());
         std::mem::swap(&mut load.waiting, waiting);
         load.io_context = Some(io_context);
@@ -100,7 +100,7 @@ impl RoamingTask {
     /// begun it, its first source stays. Returns `true` if the task is over; otherwise its end is
     /// an update.
     pub(super) fn recall(&self, home: &mut Load) -> bool {
-        let mut load = self.lock();
+        let mut load = lock(&self.load);
         std::mem::swap(&mut load.done, &mut home.done);
         home.io_context = match load.stage {
             Stage::Over => load.io_context.take(),
@@ -117,7 +117,7 @@ impl RoamingTask {
 
     /// Takes the first source, on the thread that runs the task.
     fn begin(&self) -> Option<(Traveller, Box<IoContext>)> {
-        let mut load = self.lock();
+        let mut load = lock(&self.load);
         load.stage = Stage::Running;
         Some((load.waiting.pop_front()?, load.io_context.take()?))
     }
@@ -125,14 +125,14 @@ impl RoamingTask {
     /// Puts a source down that has handled its event, and takes the next one.
     #[inline]
     fn step(&self, done: Traveller, next: Next) -> Option<Traveller> {
-        let mut load = self.lock();
+        let mut load = lock(&self.load);
         load.done.push((done, next));
         load.waiting.pop_front()
     }
 
     /// Ends the task, on the thread that has run or dropped it.
     fn end(self: Arc<Self>, io_context: Option<Box<IoContext>>) {
-        let mut load = self.lock();
+        let mut load = lock(&self.load);
         load.stage = Stage::Over;
         if io_context.is_some() {
             load.io_context = io_context;
@@ -161,10 +161,6 @@ impl RoamingTask {
                 close_and_drop(source, &mut io_context);
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Load> {
-        self.load.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

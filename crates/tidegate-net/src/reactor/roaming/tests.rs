@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::internal::lock;
 use tidegate_core::{Blocking, Clock, Task};
 use tidegate_loop::internal::Driver;
 use tidegate_testkit::{Counter, DropCount, Log};
@@ -113,12 +114,12 @@ impl Bench {
     }
 
     fn one(&mut self) -> Task {
-        self.driver.next_task().expect("a source is ready")
+        self.driver.next_tasks(1).expect("a source is ready").0
     }
 
     fn none(&mut self) {
         self.driver.poll();
-        assert!(self.driver.next_task().is_none());
+        assert!(self.driver.next_tasks(1).is_none());
     }
 }
 
@@ -364,7 +365,7 @@ fn one_wakeup_for_any_number_of_updates_of_a_sleeping_loop() {
     }
     // The wake-up is kept: this wait returns at once, and the next update finds the loop awake.
     bench.driver.wait(&Clock::system(), None);
-    assert!(!roam.lock().asleep);
+    assert!(!lock(&roam.updates).asleep);
     assert!(roam.is_empty());
     assert_eq!(bench.driver.watch().metrics().wakeups, 1);
 }

@@ -16,9 +16,9 @@
 //!   where it is.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use tidegate_core::internal::Sleeper;
+use tidegate_core::internal::{Sleeper, lock};
 use tidegate_loop::internal::LoopScheduler;
 
 use super::super::source::{IoHandle, IoSource};
@@ -53,7 +53,7 @@ pub(crate) enum Update {
 
 /// State that a roaming loop shares with other threads.
 pub(crate) struct RoamingShared {
-    updates: Mutex<Updates>,
+    pub(super) updates: Mutex<Updates>,
     waker: Arc<dyn Sleeper>,
     timers: OnceLock<LoopScheduler>,
     /// The counters of the tasks; each has one writer at a time.
@@ -93,7 +93,7 @@ impl RoamingShared {
     /// Queues `update` for the loop, and wakes the loop if it sleeps, once. Returns the update if
     /// the loop has ended.
     pub(crate) fn push(&self, update: Update) -> Result<(), Update> {
-        let mut updates = self.lock();
+        let mut updates = lock(&self.updates);
         if updates.closed {
             return Err(update);
         }
@@ -109,55 +109,47 @@ impl RoamingShared {
 
     /// Takes the updates, oldest first, into `into`, which is empty.
     pub(super) fn take(&self, into: &mut Vec<Update>) {
-        std::mem::swap(&mut self.lock().queue, into);
+        std::mem::swap(&mut lock(&self.updates).queue, into);
     }
 
     /// Announces that the loop goes to sleep. Returns `false` if there are updates.
     pub(super) fn fall_asleep(&self) -> bool {
-        let mut updates = self.lock();
+        let mut updates = lock(&self.updates);
         updates.asleep = updates.queue.is_empty();
         updates.asleep
     }
 
     pub(super) fn wake_up(&self) {
-        self.lock().asleep = false;
+        lock(&self.updates).asleep = false;
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().queue.is_empty()
+        lock(&self.updates).queue.is_empty()
     }
 
     /// Closes the queue and returns the updates that are left.
     pub(super) fn close(&self) -> Vec<Update> {
-        let mut updates = self.lock();
+        let mut updates = lock(&self.updates);
         updates.closed = true;
         std::mem::take(&mut updates.queue)
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, Updates> {
-        self.updates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Creates the counters of one more task.
     pub(super) fn more_counters(&self) -> Arc<Counters> {
         let more = Arc::<Counters>::default();
-        self.lock_counters().push(Arc::clone(&more));
+        lock(&self.counters).push(Arc::clone(&more));
         more
     }
 
     /// Returns how often the loop was woken for an update.
     pub(crate) fn wakeups(&self) -> u64 {
-        self.lock().wakeups
+        lock(&self.updates).wakeups
     }
 
     /// Calls `look` with the counters of each task.
     pub(crate) fn each_counters(&self, mut look: impl FnMut(&Counters)) {
-        for counters in self.lock_counters().iter() {
+        for counters in lock(&self.counters).iter() {
             look(counters);
         }
-    }
-
-    fn lock_counters(&self) -> MutexGuard<'_, Vec<Arc<Counters>>> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
