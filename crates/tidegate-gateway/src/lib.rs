@@ -15,7 +15,6 @@
 //! | `config` | the file `tidegate.toml`: read, checked, explained; the reference; pure data |
 //! | `json` | writes JSON |
 //! | `balance` | which server of an upstream takes a request; pure data and permits |
-//! | `peers` | addresses of servers that are values of variables: no output shows them |
 //! | `problem` | reports of problems through `tracing`, at most once a second for each kind |
 //! | `access` | the access log: samples, lines, the thread that writes them |
 //! | `unix` | Unix sockets that listen |
@@ -42,8 +41,9 @@
 //!
 //! # Secrets
 //!
-//! No output contains a secret: neither a token nor the value of a variable. A value that is read
-//! from a variable is printed as it is in the file, and the place of a secret is printed as stars.
+//! No output contains a secret, such as a token or a text from a variable. An address, a number, a
+//! duration or a name is printed also if it comes from a variable, any other text as it is in the
+//! file, and the place of a secret as stars.
 #![forbid(unsafe_code)]
 
 pub mod access;

@@ -33,7 +33,7 @@ fn reenter() {
     drop(server.stop_accepting());
 }
 
-/// Lets a server of this group fail to accept a connection. Returns the address of the server. The
+/// Makes a server of this group fail to accept a connection. Returns the address of the server. The
 /// subscriber uses the server if it `reenters`.
 fn fail_to_accept(group: &NetGroup, reenters: bool) -> String {
     let server = Server::builder(group)

@@ -20,7 +20,7 @@
 //!   `a_seat_that_is_closed_leaves_its_job_to_one_side`.
 //! * `ReservedWorkers::claim`: load and store instead of the swap; swap relaxed. Fails
 //!   `a_claim_beside_a_submission_strands_nothing`.
-//! * `DispatchGuard::next`: the worker becomes idle although jobs are queued.
+//! * `DispatchGuard::next_step`: the worker becomes idle although jobs are queued.
 //!   `DispatchGuard::place`: queues although a worker is reserved. Fails
 //!   `no_job_is_queued_while_a_worker_sleeps`.
 //! * `DispatchGuard::woken_worker_arrived`: does not send the next worker. Fails
@@ -30,7 +30,7 @@
 //!   `a_wakeup_that_is_put_off_is_not_forgotten`.
 //! * `DispatchGuard::recheck_idle`: the worker ends although its slot was claimed. Fails
 //!   `a_worker_that_leaves_takes_no_job_with_it`.
-//! * `DispatchGuard::relieve`: starts no thread. Fails
+//! * `DispatchGuard::send_worker`: starts no thread. Fails
 //!   `a_job_whose_idle_worker_is_claimed_is_rescued`.
 //! * The same, and `DispatchGuard::recheck_idle`: the worker ends although jobs are queued. Fails
 //!   `a_job_whose_idle_worker_leaves_is_rescued`.

@@ -15,7 +15,7 @@
 //! * Starvation detector: `helper_done` does not compare; `send` does not check; a pool that stays
 //!   brisk. Of the cell below it: `snapshot` or `lend` relaxed; `arrive` leaves `PENDING`;
 //!   `take_loan` does not compare.
-//! * Monitor state: `end` or `sleep` without its fence; `ring` undoes the end.
+//! * Monitor state: `end` or `sleep` without its fence; `notify` undoes the end.
 //! * Stand-in slot: a returning stand-in does not check whether the monitor has stopped, or checks
 //!   before it puts itself back; a monitor releases it after its last scan; a producer does not
 //!   check for it again.

@@ -42,8 +42,8 @@
 //! - `release`: first load relaxed: `a_notifier_that_frees_comes_after_every_look`.
 //! - `release`: load after a failure relaxed:
 //!   `a_reader_that_leaves_during_the_notification_is_waited_for`.
-//! - `unsweep`: does not mark pending listeners, does not notify when decided, or Release dropped;
-//!   node taken without a swap: `a_removal_against_a_notification_has_one_winner`.
+//! - `finish_sweep`: does not mark pending listeners, does not notify when decided, or Release
+//!   dropped; node taken without a swap: `a_removal_against_a_notification_has_one_winner`.
 //! - `notify`: does not wake the sleeper: `a_sleeper_is_woken_by_a_decision`.
 //! - `release`: does not wake the sleeper: `a_sleeper_is_woken_after_the_listeners`.
 //!

@@ -142,7 +142,7 @@ impl Stop {
         self.go_on.clone()
     }
 
-    /// Lets the thread go on.
+    /// Opens the gate: the thread goes on.
     pub fn go_on(&self) {
         self.go_on.open();
     }

@@ -13,6 +13,7 @@
 //! | `fields` | tables of HTTP fields | `setting` |
 //! | `values` | the single values: numbers, networks, secrets | `setting`, `notation` |
 //! | `address` | the addresses of listeners and servers | `values` |
+//! | `protocol` | the names of protocols to which a connection may be upgraded | `setting` |
 //! | `types` | the sections | `values`, `address`, `fields` |
 //! | `whole` | whether a listener or all routes are missing | `tree` |
 //! | `set` | the settings that operators set | `types`, `tree` |

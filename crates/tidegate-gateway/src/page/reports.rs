@@ -14,7 +14,7 @@ pub struct UpstreamReport {
 /// A server as operators see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerReport {
-    /// The address, as in the configuration. A text with variables is shown as it is in the file.
+    /// The address, as in the configuration.
     pub address: String,
     /// The weight.
     pub weight: u32,

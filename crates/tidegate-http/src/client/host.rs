@@ -150,7 +150,7 @@ impl<R: ExchangeHandler> Host<R> {
         self.connector.clone().pipeline(pipeline).build()
     }
 
-    /// Lets a connection go on with this socket on loop `to`.
+    /// Moves a connection to loop `to`, with this socket.
     pub(super) fn adopt(
         &self,
         to: usize,

@@ -107,7 +107,7 @@ impl Upgraded {
         &self.channel
     }
 
-    /// Lets a handler take the connection over, which then reads on. `make` gets the bytes that were
+    /// Passes the connection to a handler, and reads on. `make` gets the bytes that were
     /// received already: they come before everything that the handler reads. It runs on the event
     /// loop of the connection.
     ///

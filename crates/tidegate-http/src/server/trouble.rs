@@ -14,7 +14,7 @@ use tidegate_promise::Failure;
 
 use crate::codec::{EncodeError, RefusalReason};
 
-/// Who has to change something.
+/// The side that has to change something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Client,

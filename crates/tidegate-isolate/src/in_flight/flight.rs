@@ -205,7 +205,7 @@ impl Flight {
         drop(old);
     }
 
-    /// Lets the observer and the log of an entry receive its timeout. Returns `false` if the entry
+    /// Sets the observer and the log that receive the timeout of an entry. Returns `false` if the entry
     /// has expired before: its timeout was reported without them.
     pub(crate) fn set_watch(&self, watch: &Arc<EntryWatch>) -> bool {
         self.listeners().watch = Some(Arc::clone(watch));

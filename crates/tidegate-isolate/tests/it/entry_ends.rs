@@ -118,7 +118,7 @@ fn an_entry_that_has_ended_wakes_nobody() {
     );
 }
 
-/// Lets a future that holds the entry wait for its time.
+/// Polls the entry, whose time has not come, as a future that holds it does.
 fn waits(entry: &mut Entry, parker: &Parker) {
     let polled = entry.poll_expired(&mut Context::from_waker(&Waker::from(parker)));
     assert!(polled.is_pending() && !entry.is_expired());

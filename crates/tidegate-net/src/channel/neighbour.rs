@@ -253,7 +253,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.end_turn_with_work(io_context)
     }
 
-    /// Lets the handlers have the message that the channel has taken, and sends what they make of it.
+    /// Gives the handlers the message that the channel has taken, and sends what they make of it.
     /// Everything else that the turn has to do goes the way of queued requests.
     fn deliver_message(&mut self, io_context: &mut IoContext) -> Next {
         let plain = self.state().is_open()

@@ -494,7 +494,7 @@ impl HandlerContext<'_> {
 
     /// Fires an error event at the next handlers, those farther from the socket, because a write
     /// without a promise was refused. Repeated refusals are not all reported; see
-    /// `Parts::report_refused_write`.
+    /// `PipelineState::report_refused_write`.
     #[cold]
     pub(crate) fn report_refused_write(&mut self, why: Failure) {
         let _ = self.parts.report_refused_write(self.at + 1, why);

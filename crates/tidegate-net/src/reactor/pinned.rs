@@ -237,8 +237,8 @@ pub(super) fn dispatch_few(few: usize) {
     });
 }
 
-/// Lets source `token` take a write of another source or of a task of this thread's loop, outside
-/// of its own turn. It gets a turn at the end of the task, or right after it. Returns whether it is
+/// Gives source `token` a write of another source or of a task of this thread's loop, outside of
+/// its own turn. It gets a turn at the end of the task, or right after it. Returns whether it is
 /// writable after that.
 ///
 /// # Errors
@@ -285,7 +285,7 @@ pub(crate) fn give_turn(token: Token, key: usize) -> bool {
     matches!(given, Ok(Some(())))
 }
 
-/// Lets source `token` take a message of another source or of a task of this thread's loop, outside of
+/// Gives source `token` a message of another source or of a task of this thread's loop, outside of
 /// its own turn. Its handlers get it at the end of the task, or right after it.
 ///
 /// # Errors

@@ -174,7 +174,7 @@ fn a_stand_in_that_is_sent_away_is_kept_or_missed() {
 
 /// Two threads: a task has lent its producer, and a helper takes it, finds no work and rests. The
 /// task requests a round from inside and waits for it: it sends a helper if no thread produces.
-/// Seen to fail when: `want` does not return that the cell is idle.
+/// Seen to fail when: `request_from_task` does not return that the cell is idle.
 #[test]
 fn demand_from_inside_a_task_reaches_a_thread() {
     loom::model(|| {

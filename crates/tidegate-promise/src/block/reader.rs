@@ -193,9 +193,9 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         })
     }
 
-    /// Sleeps until the outcome can be taken or never will be stored ([`Reader::left`]). Returns
-    /// `false` if threads cannot sleep on a block on this platform. After this call the reader may
-    /// only take the outcome.
+    /// Sleeps until the outcome can be taken or never will be stored
+    /// ([`Reader::fail_if_unstarted`]). Returns `false` if threads cannot sleep on a block on this
+    /// platform. After this call the reader may only take the outcome.
     pub fn sleep(&mut self) -> bool {
         if !WordWaiters::SUPPORTED {
             return false;

@@ -81,13 +81,13 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
     }
 
     /// Returns the outcome of a cancelled block: `Cancelled`, or the failure of a task that was
-    /// never started (see [`Reader::left`](super::Reader::left)).
+    /// never started (see [`Reader::fail_if_unstarted`](super::Reader::fail_if_unstarted)).
     pub fn cancelled_outcome(&self) -> Outcome<T, E> {
         let block = self.block.get();
         block.cancelled_outcome(block.load())
     }
 
-    /// See [`Reader::left`](super::Reader::left).
+    /// See [`Reader::fail_if_unstarted`](super::Reader::fail_if_unstarted).
     pub fn fail_if_unstarted(&self) -> Option<E> {
         self.block.give_up_on_left()
     }

@@ -12,7 +12,7 @@ use crate::codec::HeadLimits;
 pub(in crate::client) const SWITCHED: &str = "switched";
 
 impl<R: ExchangeHandler> Connection<R> {
-    /// Lets another handler take the connection over, which leaves the pool.
+    /// Passes the connection to another handler. It leaves the pool.
     pub(super) fn hand_over(&mut self, handler: Handler, ctx: &mut HandlerContext<'_>) {
         ctx.clear_deadline(LIMIT);
         self.current = None;
@@ -30,7 +30,7 @@ impl<R: ExchangeHandler> Connection<R> {
         }
     }
 
-    /// Lets an idle connection leave this loop. Stops reading first, so that what the server sends
+    /// Makes an idle connection leave this loop. Stops reading first, so that what the server sends
     /// meanwhile stays in the socket. If the connection is ending, `depart` is dropped.
     pub(in crate::client) fn depart(&mut self, depart: Depart<R>, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);

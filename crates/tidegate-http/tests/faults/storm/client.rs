@@ -23,7 +23,7 @@ const TORN: [&str; 4] = ["now", "kept", "body", "part"];
 /// The clients of one thread.
 pub(super) struct Clients {
     pub(super) address: SocketAddr,
-    /// Whom to trust, if the connections are encrypted.
+    /// The authority to trust, if the connections are encrypted.
     pub(super) authority: Option<Arc<Authority>>,
     pub(super) exact: bool,
     pub(super) polite: bool,

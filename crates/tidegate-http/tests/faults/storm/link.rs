@@ -7,7 +7,7 @@ use crate::PATIENCE;
 #[cfg(feature = "tls")]
 pub(super) use crate::authority::{Authority, Secure};
 
-/// Whom clients trust: nobody, without TLS.
+/// The authority that clients trust: none, without TLS.
 #[cfg(not(feature = "tls"))]
 pub(super) enum Authority {}
 

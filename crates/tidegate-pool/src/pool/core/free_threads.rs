@@ -48,8 +48,8 @@ impl Shared {
         })
     }
 
-    /// Lets waits rely on `threads` only, because no other thread could be started. Returns `false` and
-    /// changes nothing if the current waits need more.
+    /// Narrows the width for waits to `threads`, because no other thread could be started. Returns
+    /// `false` and changes nothing if the current waits need more.
     pub(super) fn narrow_width(&self, threads: usize) -> bool {
         let width = self.width.load(Ordering::Relaxed).min(threads);
         let narrowed = change_width(self.id, width, || {
@@ -58,7 +58,8 @@ impl Shared {
         narrowed.is_ok()
     }
 
-    /// Lets waits rely on all threads again, because one could be started. Called with the lock held.
+    /// Widens the width for waits to all threads again, because one could be started. Called with the
+    /// lock held.
     pub(super) fn widen_width(&self, limits: &PoolLimits, leased: usize) {
         if self.width.load(Ordering::Relaxed) < limits.width(leased) {
             // More threads are never too few.

@@ -89,7 +89,7 @@ impl MonitorState {
     /// Announces that the monitor will sleep. Returns `false` if it was stopped. The monitor must
     /// now scan its cells once more, and then either sleep or [wake](MonitorState::wake).
     pub fn sleep(&self) -> bool {
-        // ORDERING: SeqCst, the monitor's announcement; pairs with the load in `ring`. Relaxed on
+        // ORDERING: SeqCst, the monitor's announcement; pairs with the load in `notify`. Relaxed on
         // failure: nothing follows from it.
         let slept = self
             .word
@@ -110,7 +110,7 @@ impl MonitorState {
     /// Stops the monitor. Returns `true` if this call did. The caller must now scan the cells once
     /// more: a producer that is lent then was lent by a thread that did not see the stop.
     pub fn end(&self) -> bool {
-        // ORDERING: SeqCst, the last announcement; pairs with the load in `ring`.
+        // ORDERING: SeqCst, the last announcement; pairs with the load in `notify`.
         let before = self.word.swap(OVER, Ordering::SeqCst);
         claim_fence();
         before != OVER
@@ -125,7 +125,7 @@ impl MonitorState {
     /// each loan whose producer did not find the monitor stopped.
     pub fn is_surely_over(&self) -> bool {
         // ORDERING: SeqCst: after `end` in the total order, and so is the snapshot that follows; a
-        // producer whose `ring` came before `end` has lent before that snapshot.
+        // producer whose `notify` came before `end` has lent before that snapshot.
         let over = self.word.load(Ordering::SeqCst) == OVER;
         claim_fence();
         over
