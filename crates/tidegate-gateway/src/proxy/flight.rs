@@ -31,12 +31,12 @@ use tidegate::http::codec::OwnedRequestHead;
 use tidegate::http::{Body, DeferredResponse, ResponseStream};
 use tidegate::isolate::{Attempts, PendingEntry};
 use tidegate::loops::CoarseTimer;
-use tidegate_core::internal::HomeCell;
+use tidegate_core::internal::{HomeCell, Spares};
 
 use super::answer::Answer;
 use super::flights::{Flights, Watched};
 use super::gate::Gate;
-use super::handle::{Handle, Recycled, Spare, WeakHandle};
+use super::handle::{Handle, KEPT, Recycled, Spare, WeakHandle};
 use super::held::{Side, Upload, Wanted};
 use super::kept::Kept;
 use super::live::{Fallback, ProxyRoute, RouteBasis};
@@ -55,7 +55,7 @@ pub(super) type Tries = Attempts<(), Infallible>;
 pub(super) type Locked<'a> = RefMut<'a, State>;
 
 thread_local! {
-    static SPARE: Spare<FlightData> = const { RefCell::new(Vec::new()) };
+    static SPARE: Spare<FlightData> = const { Spares::new(KEPT) };
 }
 
 /// The handle of one request that is passed on. Each step is a method of it.

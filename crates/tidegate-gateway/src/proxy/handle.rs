@@ -4,20 +4,21 @@
 //! # Invariants
 //!
 //! * A spare block is empty: it keeps nothing alive.
-//! * A block is spare only if nothing else refers to it. Who has a weak handle of it forgets that first.
+//! * A block is spare only if nothing else refers to it. Weak handles of it are dropped first.
 //! * What was in a block is dropped while the spare blocks are not borrowed: that may end other values.
 
-use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 use std::thread::LocalKey;
 
+use tidegate_core::internal::Spares;
+
 /// How many blocks a thread keeps. More values than that at once allocate theirs.
-const KEPT: usize = 256;
+pub(super) const KEPT: usize = 256;
 
 /// The spare blocks of a thread.
-pub(super) type Spare<T> = RefCell<Vec<Arc<Block<T>>>>;
+pub(super) type Spare<T> = Spares<Arc<Block<T>>>;
 
 /// A value whose memory is used again.
 pub(super) trait Recycled: Send + Sync + Sized + 'static {
@@ -51,7 +52,7 @@ impl<T: Recycled> Handle<T> {
     // So that the parts of the value are moved once.
     #[inline(always)]
     pub(super) fn new(value: T) -> Self {
-        let mut block = take_spare::<T>();
+        let mut block = Spares::take(T::spare());
         let value = Some(value);
         match block.as_mut().and_then(Arc::get_mut) {
             Some(empty) => empty.value = value,
@@ -123,12 +124,6 @@ impl<T: Recycled> Wake for Block<T> {
     }
 }
 
-#[inline]
-fn take_spare<T: Recycled>() -> Option<Arc<Block<T>>> {
-    let spare = T::spare().try_with(|spare| spare.try_borrow_mut().ok()?.pop());
-    spare.ok().flatten()
-}
-
 /// Ends a value whose last handle this was, and keeps its block. On another thread than its own, the
 /// block is freed.
 fn end<T: Recycled>(mut block: Arc<Block<T>>) {
@@ -144,13 +139,7 @@ fn end<T: Recycled>(mut block: Arc<Block<T>>) {
     let Some(ended) = Arc::get_mut(&mut block).map(|block| block.value.take()) else {
         return;
     };
-    let _ = T::spare().try_with(|spare| {
-        if let Ok(mut spare) = spare.try_borrow_mut()
-            && spare.len() < KEPT
-        {
-            spare.push(block);
-        }
-    });
+    Spares::put_back(T::spare(), block);
     drop(ended);
 }
 
@@ -163,7 +152,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        static SPARE: Spare<Value> = const { RefCell::new(Vec::new()) };
+        static SPARE: Spare<Value> = const { Spares::new(KEPT) };
     }
 
     #[derive(Default)]
@@ -205,7 +194,12 @@ mod tests {
     }
 
     fn spare() -> usize {
-        SPARE.with_borrow(Vec::len)
+        let all: Vec<_> = std::iter::from_fn(|| Spares::take(&SPARE)).collect();
+        let count = all.len();
+        for block in all {
+            Spares::put_back(&SPARE, block);
+        }
+        count
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Memory for the requests of channels, which the channels of a thread use in turn: a thread that queues
 //! requests for its own loop allocates nothing, and a channel without requests holds no memory.
 
-use std::cell::RefCell;
+use tidegate_core::internal::Spares;
 
 use super::channel_request::ChannelRequest;
 
@@ -11,30 +11,21 @@ const KEPT: usize = 16;
 const LARGEST: usize = 16;
 
 thread_local! {
-    static SPARE: RefCell<Vec<Vec<ChannelRequest>>> = const { RefCell::new(Vec::new()) };
+    static SPARE: Spares<Vec<ChannelRequest>> = const { Spares::new(KEPT) };
 }
 
 /// Takes memory for requests, which may have no capacity.
 #[inline]
 pub(super) fn take() -> Vec<ChannelRequest> {
-    // Also on a thread that is ending.
-    let spare = SPARE.try_with(|spare| spare.try_borrow_mut().ok()?.pop());
-    spare.ok().flatten().unwrap_or_default()
+    Spares::take(&SPARE).unwrap_or_default()
 }
 
 /// Keeps the memory of requests that were handled.
 #[inline]
 pub(super) fn put_back(handled: Vec<ChannelRequest>) {
-    if !handled.is_empty() || !(1..=LARGEST).contains(&handled.capacity()) {
-        return;
+    if handled.is_empty() && (1..=LARGEST).contains(&handled.capacity()) {
+        Spares::put_back(&SPARE, handled);
     }
-    let _ = SPARE.try_with(|spare| {
-        if let Ok(mut spare) = spare.try_borrow_mut()
-            && spare.len() < KEPT
-        {
-            spare.push(handled);
-        }
-    });
 }
 
 #[cfg(test)]
