@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate::http::{DeferredResponse, HttpServer, Request, Response};
 use tidegate::net::NetGroup;
 use tidegate::pool::WorkerPool;
+use tidegate_core::internal::lock;
 
 /// The names of the servers and of their routes.
 pub(crate) const NAMES: [&str; 4] = ["fast", "slow", "flaky", "blocking"];
@@ -199,7 +200,7 @@ impl Upstream {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

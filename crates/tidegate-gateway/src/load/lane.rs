@@ -8,12 +8,13 @@
 //! then by the thread that samples it.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use tidegate::loops::EventLoop;
 use tidegate::net::{Channel, Client, NetGroup};
 use tidegate::promise::Outcome as Done;
+use tidegate_core::internal::lock;
 
 use super::caller::{Caller, Wake};
 use super::schedule::{Dispatch, Due};
@@ -290,7 +291,7 @@ impl Lane {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

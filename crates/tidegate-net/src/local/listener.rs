@@ -9,8 +9,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+use tidegate_core::internal::{lock, unpoisoned};
 
 use super::network::LocalNetwork;
 use super::socket::LocalSocket;
@@ -183,20 +185,14 @@ impl Arrivals {
         let is_early = |queue: &mut Queue| queue.waiting.is_empty();
         let queue = self.lock();
         let mut queue = match patience {
-            Some(patience) => {
-                let waited = self.came.wait_timeout_while(queue, patience, is_early);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => {
-                let waited = self.came.wait_while(queue, is_early);
-                waited.unwrap_or_else(PoisonError::into_inner)
-            }
+            Some(patience) => unpoisoned(self.came.wait_timeout_while(queue, patience, is_early)).0,
+            None => unpoisoned(self.came.wait_while(queue, is_early)),
         };
         let end = queue.waiting.pop_front();
         end.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 }

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tidegate_core::internal::lock;
 
 use super::listener::{Arrivals, LocalListener};
 use super::socket::LocalSocket;
@@ -162,7 +164,7 @@ impl LocalNetwork {
     }
 
     fn lock(&self) -> MutexGuard<'_, Addresses> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -3,8 +3,10 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+
+use tidegate_core::internal::lock;
 
 use crate::channel::LocalEnd;
 
@@ -112,8 +114,7 @@ impl LocalSocket {
     }
 
     fn patience(&self) -> MutexGuard<'_, Option<Duration>> {
-        let patience = self.0.patience.lock();
-        patience.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.patience)
     }
 }
 

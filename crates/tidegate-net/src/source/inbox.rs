@@ -12,10 +12,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use tidegate_core::executor::{ExecutorId, PromiseHome};
-use tidegate_core::internal::{Deliver, Delivery, PlainTask, SignalBlock, discard};
+use tidegate_core::internal::{Deliver, Delivery, PlainTask, SignalBlock, discard, lock};
 use tidegate_core::{Blocking, CaughtPanic, Dump, Executor, RejectReason, Task, Unhandled};
 use tidegate_pool::internal::run_task_of;
 use tidegate_promise::{Completion, Promise, promise, promise_on};
@@ -333,11 +333,11 @@ impl Inbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     fn lock_sources(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<SourceState>>> {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sources)
     }
 }
 

@@ -18,9 +18,10 @@
 //! * At most one note for a source is on its way (`asked`), however often its interests change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_core::Dump;
+use tidegate_core::internal::lock;
 
 use crate::errors::NetError;
 use crate::sys::{Interest, Token};
@@ -186,6 +187,6 @@ impl SourceState {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }

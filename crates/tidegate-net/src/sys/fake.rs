@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tidegate_core::Parker;
-use tidegate_core::internal::Sleeper;
+use tidegate_core::internal::{Sleeper, lock};
 
 use super::descriptor::BorrowedFd;
 use super::poller::{Change, Poller, Ready, Token};
@@ -84,10 +84,7 @@ impl FakeScript {
 
 impl FakeScript {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.inner
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.state)
     }
 }
 

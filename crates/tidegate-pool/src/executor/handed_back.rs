@@ -1,11 +1,11 @@
 //! Tasks that an executor hands back when it ends.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tidegate_core::Task;
 use tidegate_core::internal::discard_all;
-use tidegate_core::internal::prim::{AtomicBool, Mutex, MutexGuard, Ordering};
+use tidegate_core::internal::prim::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 
 use super::task_promise::drop_unstarted;
 
@@ -122,7 +122,7 @@ impl HandedBack {
 
 impl TaskList {
     fn lock(&self) -> MutexGuard<'_, Vec<Task>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tasks)
     }
 }
 

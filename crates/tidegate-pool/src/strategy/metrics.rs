@@ -1,10 +1,10 @@
 //! Counters of a strategy's decisions, which are the only practical way to observe them.
 
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-use tidegate_core::internal::Counter;
+use tidegate_core::internal::{Counter, unpoisoned};
 
 /// Declares the counters: the field, the type that it has in [`Counters`], and its name in sentences.
 macro_rules! counters {
@@ -170,12 +170,12 @@ impl fmt::Display for StrategyMetrics {
 
 impl Counters {
     pub(crate) fn read(&self) -> StrategyMetrics {
-        let base = *self.base.lock().unwrap_or_else(PoisonError::into_inner);
+        let base = *unpoisoned(self.base.lock());
         self.total().since(base)
     }
 
     pub(crate) fn reset(&self) {
-        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = self.total();
+        *unpoisoned(self.base.lock()) = self.total();
     }
 
     /// Records the mode of the next task, and counts a change. Only the thread that holds the

@@ -14,9 +14,9 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use tidegate_core::internal::contain;
+use tidegate_core::internal::{contain, unpoisoned};
 use tidegate_core::{Clock, ThreadBuilder};
 
 use crate::pool::raw::{SlotWait, WorkerSlot};
@@ -141,7 +141,7 @@ impl StandInPool {
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.list.lock())
     }
 }
 

@@ -2,11 +2,13 @@
 //! other threads, and sleeps when nothing changes.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tidegate_core::executor::ExecutorId;
-use tidegate_core::internal::{CachePadded, TickerStop, as_nanos, thread_cpu_time, usable_cpus};
+use tidegate_core::internal::{
+    CachePadded, TickerStop, as_nanos, thread_cpu_time, unpoisoned, usable_cpus,
+};
 use tidegate_core::{ThreadBuilder, Ticker};
 
 use crate::strategy::raw::{CellSnapshot, MonitorState, NotifyResult, PendingHelper};
@@ -353,10 +355,7 @@ impl Watch {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Seen>> {
-        self.own
-            .cells
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.own.cells.lock())
     }
 }
 
