@@ -168,6 +168,13 @@ mod tests {
     struct Ended(Arc<AtomicUsize>);
 
     impl Ended {
+        fn value(&self) -> Value {
+            Value {
+                _ended: Ended(Arc::clone(&self.0)),
+                ..Value::default()
+            }
+        }
+
         fn count(&self) -> usize {
             self.0.load(Ordering::Relaxed)
         }
@@ -195,28 +202,21 @@ mod tests {
 
     fn spare() -> usize {
         let all: Vec<_> = std::iter::from_fn(|| Spares::take(&SPARE)).collect();
-        let count = all.len();
-        for block in all {
-            Spares::put_back(&SPARE, block);
-        }
-        count
+        let back = |block| Spares::put_back(&SPARE, block);
+        all.into_iter().map(back).fold(0, |count, ()| count + 1)
     }
 
     #[test]
     fn a_block_is_used_again_after_the_last_handle() {
         let ended = Ended::default();
-        let value = || Value {
-            _ended: Ended(Arc::clone(&ended.0)),
-            ..Value::default()
-        };
-        let one = Handle::new(value());
+        let one = Handle::new(ended.value());
         let place = std::ptr::from_ref::<Value>(&one);
         let other = one.clone();
         drop(one);
         assert_eq!((ended.count(), spare()), (0, 0));
         drop(other);
         assert_eq!((ended.count(), spare()), (1, 1));
-        let next = Handle::new(value());
+        let next = Handle::new(ended.value());
         assert!(std::ptr::eq(place, &*next));
         assert_eq!(spare(), 0);
     }
@@ -224,11 +224,7 @@ mod tests {
     #[test]
     fn a_value_that_is_unknown_or_weakly_held_is_dropped_with_its_block() {
         let ended = Ended::default();
-        let value = Value {
-            _ended: Ended(Arc::clone(&ended.0)),
-            ..Value::default()
-        };
-        let weak = Handle::new(value).downgrade();
+        let weak = Handle::new(ended.value()).downgrade();
         assert!(weak.has_ended() && weak.upgrade().is_none());
         assert_eq!((ended.count(), spare()), (1, 0));
         let unknown = Handle::new(Value::default());
