@@ -2,7 +2,7 @@
 //!
 //! Uses [`resolve`](crate::resolve). No user code runs under the lock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,18 +13,43 @@ use tidegate_promise::{Completion, Outcome};
 
 use crate::resolve::{Resolver, ask};
 
-/// The most names that a cache keeps; beyond it, those that are too old are removed.
-const MANY_NAMES: usize = 1024;
+/// The most names that a cache keeps. Beyond it, those that were found first are removed.
+const MOST_NAMES: usize = 1024;
 
-/// The addresses of each name, and when they are too old.
-type Known = HashMap<(String, u16), (Vec<SocketAddr>, u64)>;
+/// A host and a port.
+type Name = (String, u16);
+
+/// What was found, for so long that all of it gets too old in the order in which it was found.
+#[derive(Default)]
+struct Known {
+    /// The addresses of each name, and when they are too old.
+    names: HashMap<Name, (Vec<SocketAddr>, u64)>,
+    /// The names and these times, oldest first; a name that was found twice is there twice.
+    order: VecDeque<(Name, u64)>,
+}
+
+impl Known {
+    /// Adds what was found at `now`, and removes what is too old or too much.
+    fn add(&mut self, name: Name, found: Vec<SocketAddr>, now: u64, until: u64) {
+        self.order.push_back((name.clone(), until));
+        self.names.insert(name, (found, until));
+        while let Some((name, until)) = self.order.front()
+            && (*until <= now || self.order.len() > MOST_NAMES)
+        {
+            if self.names.get(name).is_some_and(|(_, last)| last == until) {
+                self.names.remove(name);
+            }
+            self.order.pop_front();
+        }
+    }
+}
 
 /// Returns a resolver that keeps what `resolver` has found for a time. Failures are not kept.
 pub(crate) fn cached(resolver: Arc<Resolver>, keep: Duration, clock: Clock) -> Arc<Resolver> {
     let cache = Arc::<Mutex<Known>>::default();
     Arc::new(move |host: &str, port: u16| {
         let (key, now) = ((host.to_owned(), port), clock.nanos());
-        if let Some((found, until)) = lock(&cache).get(&key)
+        if let Some((found, until)) = lock(&cache).names.get(&key)
             && now < *until
         {
             return Completion::succeeded(found.clone());
@@ -36,11 +61,8 @@ pub(crate) fn cached(resolver: Arc<Resolver>, keep: Duration, clock: Clock) -> A
                 && !found.is_empty()
             {
                 let (mut known, now) = (lock(&cache), clock.nanos());
-                if known.len() >= MANY_NAMES {
-                    known.retain(|_, (_, until)| now < *until);
-                }
                 let until = now.saturating_add(as_nanos(keep));
-                known.insert(key, (found.clone(), until));
+                known.add(key, found.clone(), now, until);
             }
         });
         asked
@@ -82,6 +104,28 @@ mod tests {
         assert!(again.wait().is_err());
         drop(cached("a", 1));
         assert_eq!(asked.take().len(), 1, "a failure is not kept");
+    }
+
+    #[test]
+    fn a_cache_keeps_a_bounded_number_of_names_for_their_time() {
+        let mut known = Known::default();
+        let name = |number: u64| (number.to_string(), 1);
+        let (most, keep) = (MOST_NAMES as u64, 1_000_000);
+        for now in 0..3 * most {
+            known.add(name(now), Vec::new(), now, now + keep);
+            // It is found again and again.
+            known.add(name(u64::MAX), Vec::new(), now, now + keep);
+            assert!(known.names.len() <= MOST_NAMES && known.order.len() <= MOST_NAMES);
+        }
+        for (number, kept) in [(0, false), (3 * most - 1, true), (u64::MAX, true)] {
+            assert_eq!(known.names.contains_key(&name(number)), kept, "{number}");
+        }
+        let late = 3 * most + keep;
+        known.add(name(7), Vec::new(), late - keep / 2, late + keep / 2);
+        known.add(name(0), Vec::new(), late, late + keep);
+        let mut left: Vec<_> = known.names.into_keys().collect();
+        left.sort();
+        assert_eq!(left, [name(0), name(7)], "the others are too old");
     }
 
     #[test]

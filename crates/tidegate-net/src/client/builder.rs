@@ -82,8 +82,9 @@ impl<P: ChannelPlacement> ClientBuilder<P> {
         self
     }
 
-    /// Keeps the addresses of a name for a time, instead of resolving it for each connection. Call
-    /// it after [`resolver`](Self::resolver). Clones of the builder use the same addresses.
+    /// Keeps the addresses of a name for a time, instead of resolving it for each connection, and of
+    /// 1,024 names at most. Call it after [`resolver`](Self::resolver). Clones of the builder use the
+    /// same addresses.
     pub fn keep_names(mut self, keep: Duration) -> Self {
         let clock = self.client.group.loops().next().clock().clone();
         self.client.resolver = cached(Arc::clone(&self.client.resolver), keep, clock);
