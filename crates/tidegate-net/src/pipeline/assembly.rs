@@ -1,6 +1,7 @@
 //! Builds the chain of handlers of a new channel.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use tidegate_loop::{Pinned, Placement, Roaming};
 use tidegate_promise::Failure;
 
 use super::adapter::{Both, In, Out};
-use super::check::{Head, Name, PipelineError, check};
+use super::check::{Head, Name, PipelineError, check_names, check_types};
 use super::erased::{Checked, NewHandler};
 use super::handler::{Inbound, Outbound};
 
@@ -59,14 +60,16 @@ impl Handler {
         Self(NewHandler::Local(Box::new(Both(handler))))
     }
 
-    /// Returns a free name for an unnamed handler: its type name and a number.
-    pub(super) fn default_name(&self, taken: impl Fn(&str) -> bool) -> Name {
+    /// Returns a name for an unnamed handler that none of `taken` is: its type name and a number.
+    pub(super) fn default_name<'a>(&self, taken: impl Iterator<Item = &'a Name>) -> Name {
         let whole = (self.0.shape().type_name)();
         let path = whole.split('<').next().unwrap_or(whole);
         let short = path.rsplit("::").next().unwrap_or(path);
-        let numbered = (0..).map(|number| format!("{short}#{number}"));
-        let free = numbered.into_iter().find(|name| !taken(name));
-        Cow::Owned(free.expect("there are more numbers than handlers"))
+        let number = |name: &Name| name.strip_prefix(short)?.strip_prefix('#')?.parse().ok();
+        let taken: HashSet<usize> = taken.filter_map(number).collect();
+        let free = (0..).find(|number| !taken.contains(number));
+        let free = free.expect("there are more numbers than handlers");
+        Cow::Owned(format!("{short}#{free}"))
     }
 }
 
@@ -202,8 +205,7 @@ impl<P: Placement> PipelineBuilder<P> {
     pub fn add_handler(mut self, name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
         let mut name = name.into();
         if name.is_empty() {
-            let taken = |name: &str| self.handlers.iter().any(|(other, _)| other == name);
-            name = handler.default_name(taken);
+            name = handler.default_name(self.handlers.iter().map(|(name, _)| name));
         }
         self.handlers.push((name, handler));
         self
@@ -216,7 +218,8 @@ impl<P: Placement> PipelineBuilder<P> {
             .iter()
             .map(|(name, handler)| (name.clone(), handler.0.shape()))
             .collect();
-        check(&chain, head)?;
+        check_names(&chain)?;
+        check_types(&chain, head)?;
         for (name, handler) in &self.handlers {
             if !P::PINNED && handler.0.is_local() {
                 let name = name.to_string();

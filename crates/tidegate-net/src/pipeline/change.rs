@@ -9,7 +9,7 @@ use tidegate_promise::{Completion, Failure, Promise, promise_on};
 
 use super::assembly::Handler;
 use super::chain::Pipeline;
-use super::check::{Name, PipelineError, check};
+use super::check::{Name, PipelineError, check_types, duplicate};
 use super::context::HandlerContext;
 use super::erased::{HandlerStorage, StoredHandler};
 use super::pipeline_state::PipelineState;
@@ -111,12 +111,16 @@ pub(crate) fn plan(
     if let Some((name, handler)) = &mut what.insert
         && name.is_empty()
     {
-        *name = handler.default_name(|name| chain.iter().any(|(other, _)| other == name));
+        *name = handler.default_name(chain.iter().map(|(name, _)| name));
     }
     let new = what.insert.as_ref();
     let new = new.map(|(name, handler)| (name.clone(), handler.0.shape()));
     chain.splice(at..at + usize::from(what.place.removes()), new);
-    Ok(())
+    let named = |name: &Name| chain.iter().filter(|(other, _)| other == name).count();
+    match &what.insert {
+        Some((name, _)) if named(name) > 1 => Err(duplicate(name)),
+        _ => Ok(()),
+    }
 }
 
 impl PipelineState {
@@ -131,7 +135,7 @@ impl PipelineState {
             None => self.chain(),
         };
         plan(&mut what, &mut chain)?;
-        check(&chain, self.head())?;
+        check_types(&chain, self.head())?;
         if self.io.shared.roams()
             && let Some(name) = what.local_handler_name()
         {

@@ -113,25 +113,29 @@ impl Head {
 
 const SOCKET: &str = "the socket";
 
-/// Checks that the names of `chain` are unique and that adjacent types match, from the socket to
-/// the last handler.
-pub(crate) fn check(chain: &[(Name, &'static Shape)], head: Head) -> Result<(), PipelineError> {
-    for (at, (name, _)) in chain.iter().enumerate() {
-        if chain[..at].iter().any(|(other, _)| other == name) {
-            let name = name.to_string();
-            return Err(PipelineError::DuplicateName { name });
-        }
+/// Checks that the names of `chain` are unique.
+pub(crate) fn check_names(chain: &[(Name, &'static Shape)]) -> Result<(), PipelineError> {
+    let mut names = chain.iter().map(|(name, _)| name).enumerate();
+    match names.find(|(at, name)| chain[..*at].iter().any(|(other, _)| other == *name)) {
+        Some((_, name)) => Err(duplicate(name)),
+        None => Ok(()),
     }
+}
+
+/// Returns the error for a second handler of this name.
+pub(crate) fn duplicate(name: &Name) -> PipelineError {
+    let name = name.to_string();
+    PipelineError::DuplicateName { name }
+}
+
+/// Checks that adjacent types match, from the socket to the last handler. The time that it takes is
+/// proportional to the number of handlers, since each change of a chain is checked.
+pub(crate) fn check_types(
+    chain: &[(Name, &'static Shape)],
+    head: Head,
+) -> Result<(), PipelineError> {
     check_reads(chain, head)?;
-    for (at, (_, shape)) in chain.iter().enumerate() {
-        if let Some([_, _, writes]) = shape.inbound {
-            check_writes(chain, head, at, writes)?;
-        }
-        if let Some([_, writes]) = shape.outbound {
-            check_writes(chain, head, at, writes)?;
-        }
-    }
-    Ok(())
+    check_writes(chain, head)
 }
 
 fn check_reads(chain: &[(Name, &'static Shape)], head: Head) -> Result<(), PipelineError> {
@@ -158,29 +162,30 @@ fn check_reads(chain: &[(Name, &'static Shape)], head: Head) -> Result<(), Pipel
     Ok(())
 }
 
-/// Checks that the handler which receives the writes of handler `at` takes their type.
-fn check_writes(
-    chain: &[(Name, &'static Shape)],
-    head: Head,
-    at: usize,
-    writes: Kind,
-) -> Result<(), PipelineError> {
-    if writes.is::<Nothing>() || writes.is::<AnyMessage>() {
-        return Ok(());
-    }
-    let from = &chain[at].0;
-    for (name, shape) in chain[..at].iter().rev() {
-        match shape.outbound {
-            Some([takes, hands]) if takes.is::<AnyMessage>() && hands.is::<AnyMessage>() => {}
-            Some([takes, _]) if takes.is::<AnyMessage>() || takes == writes => return Ok(()),
-            Some([takes, _]) => return Err(misfit(from, writes, name, takes, true)),
-            None => {}
+/// Checks that the handler which receives the writes of another one takes their type.
+fn check_writes(chain: &[(Name, &'static Shape)], head: Head) -> Result<(), PipelineError> {
+    // What receives the writes of the next handler, and its type; `None` if it takes every type.
+    let mut receiver: Option<(&str, Kind)> = match head {
+        Head::Kind(kind) => Some((SOCKET, kind)),
+        Head::Anything => None,
+    };
+    for (from, shape) in chain {
+        let of_inbound = shape.inbound.map(|[_, _, writes]| writes);
+        let of_outbound = shape.outbound.map(|[_, writes]| writes);
+        for writes in of_inbound.into_iter().chain(of_outbound) {
+            let typed = !(writes.is::<Nothing>() || writes.is::<AnyMessage>());
+            if let Some((to, takes)) = receiver.filter(|(_, takes)| typed && *takes != writes) {
+                return Err(misfit(from, writes, to, takes, true));
+            }
         }
+        receiver = match shape.outbound {
+            Some([takes, _]) if !takes.is::<AnyMessage>() => Some((&**from, takes)),
+            Some([_, writes]) if !writes.is::<AnyMessage>() => None,
+            // It has no writes, or passes on those of others.
+            _ => receiver,
+        };
     }
-    match head {
-        Head::Kind(kind) if kind != writes => Err(misfit(from, writes, SOCKET, kind, true)),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 fn misfit(from: &str, gives: Kind, to: &str, takes: Kind, writing: bool) -> PipelineError {
@@ -190,5 +195,90 @@ fn misfit(from: &str, gives: Kind, to: &str, takes: Kind, writing: bool) -> Pipe
         to: to.to_owned(),
         takes: takes.name(),
         writing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The check of writes in one pass, against one that looks for each receiver.
+
+    use std::sync::LazyLock;
+
+    use tidegate_core::Blocking;
+    use tidegate_testkit::model;
+
+    use super::*;
+
+    static SHAPES: LazyLock<Vec<Shape>> = LazyLock::new(|| {
+        let kinds = [
+            Kind::of::<Bytes>(),
+            Kind::of::<String>(),
+            Kind::of::<AnyMessage>(),
+            Kind::of::<Nothing>(),
+        ];
+        let any = Kind::of::<AnyMessage>();
+        let inbound = kinds.map(|writes| Some([any, any, writes])).into_iter();
+        let inbound: Vec<_> = inbound.chain([None]).collect();
+        let takes = kinds[..3].iter();
+        let outbound = takes.flat_map(|takes| kinds.map(|writes| Some([*takes, writes])));
+        let outbound = outbound.chain([None]);
+        let shapes = outbound.flat_map(|outbound| {
+            inbound.iter().map(move |inbound| Shape {
+                inbound: *inbound,
+                outbound,
+                blocking: Blocking::Never,
+                type_name: || "handler",
+            })
+        });
+        shapes.collect()
+    });
+
+    /// Returns the first handler whose writes do not fit, and the receiver.
+    fn first_misfit(chain: &[(Name, &'static Shape)], head: Head) -> Option<(usize, usize)> {
+        for (at, (_, shape)) in chain.iter().enumerate() {
+            let of_inbound = shape.inbound.map(|kinds| kinds[2]);
+            for writes in of_inbound
+                .into_iter()
+                .chain(shape.outbound.map(|kinds| kinds[1]))
+            {
+                let passes = |kinds: [Kind; 2]| kinds.iter().all(|kind| kind.is::<AnyMessage>());
+                let receives =
+                    |at: &usize| chain[*at].1.outbound.is_some_and(|kinds| !passes(kinds));
+                let receiver = (0..at).rev().find(receives);
+                let takes = match (receiver, head) {
+                    (Some(at), _) => chain[at].1.outbound.map(|kinds| kinds[0]),
+                    (None, Head::Kind(kind)) => Some(kind),
+                    (None, Head::Anything) => None,
+                };
+                let any = |kind: Kind| kind.is::<AnyMessage>();
+                let fits = takes.is_none_or(|takes| any(takes) || takes == writes);
+                if !(fits || any(writes) || writes.is::<Nothing>()) {
+                    return Some((at, receiver.unwrap_or(usize::MAX)));
+                }
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn each_write_is_checked_against_the_handler_that_receives_it() {
+        model(0..500, |rng| {
+            let name = |at: usize| Name::Owned(at.to_string());
+            let chain = (0..rng.index(8)).map(|at| (name(at), &SHAPES[rng.index(SHAPES.len())]));
+            let chain: Vec<_> = chain.collect();
+            for head in [Head::BYTES, Head::Anything] {
+                let found = check_writes(&chain, head).err().map(|why| match why {
+                    PipelineError::TypeMismatch { from, to, .. } => (from, to),
+                    other => panic!("{other}"),
+                });
+                let expected = first_misfit(&chain, head).map(|(from, to)| {
+                    let to = chain
+                        .get(to)
+                        .map_or(SOCKET.to_owned(), |(name, _)| name.to_string());
+                    (from.to_string(), to)
+                });
+                assert_eq!(found, expected);
+            }
+        });
     }
 }

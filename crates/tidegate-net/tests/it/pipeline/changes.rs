@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use tidegate_net::handlers::{LineFrames, Strings};
-use tidegate_net::{EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, PipelineChange};
+use tidegate_net::{
+    EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, PipelineBuilder, PipelineChange,
+};
 use tidegate_promise::Failure;
 
-use super::{Names, embedded, note};
+use super::{Names, embedded, note, twice};
 use crate::Echo;
 use crate::acts::Acts;
 
@@ -164,4 +166,27 @@ fn a_handler_that_stays_on_its_thread_can_be_added_later_and_goes_with_a_refused
     );
     drop(change);
     assert_eq!(std::rc::Rc::strong_count(&count), 1);
+}
+
+#[test]
+fn many_handlers_can_be_removed_and_added_again() {
+    // A check of all pairs of handlers with each change would take seconds.
+    let mut channel = embedded(|p| {
+        let adds = |p: PipelineBuilder, _| p.add("", twice());
+        (0..1_000).fold(p.add("first", twice()), adds)
+    });
+    let handle = channel.channel();
+    let removed = (0..1_000).step_by(3);
+    let removed =
+        removed.map(|at| handle.change(move || PipelineChange::remove(format!("Acts#{at}"))));
+    let removed: Vec<_> = removed.collect();
+    channel.run();
+    let count = removed.len();
+    removed.into_iter().for_each(|one| one.wait().unwrap());
+    let names = channel.names();
+    assert_eq!((names.len(), &names[1][..]), (1_001 - count, "Acts#1"));
+    let again = handle.change(|| PipelineChange::add_last("", Handler::inbound(twice())));
+    channel.run();
+    again.wait().unwrap();
+    assert_eq!(channel.names().last().unwrap(), "Acts#0");
 }
