@@ -150,7 +150,7 @@ impl HandlerContext<'_> {
 
     /// Stops counting `bytes` of [`HandlerContext::hold_file`].
     #[cfg(feature = "tls")]
-    pub(crate) fn release_file(&mut self, bytes: u64) {
+    pub(crate) fn release_file(&mut self, bytes: u128) {
         self.parts.io.queue.release_file(bytes);
         self.parts.io.look_at_marks();
     }

@@ -35,7 +35,7 @@ pub(super) struct HeldFiles {
     /// The size that the entries hold in the channel's accounting.
     held_bytes: usize,
     /// The bytes of files that count for the water marks.
-    file_bytes: u64,
+    file_bytes: u128,
     /// `true` if the first entry is a file that is being sent.
     begun: bool,
     /// A chunk of the first file that waits until the one before it is sent.
@@ -119,7 +119,7 @@ impl Tls {
         }
         ctx.hold_file(range.len());
         let files = self.files.get_or_insert_default();
-        files.file_bytes += range.len();
+        files.file_bytes += u128::from(range.len());
         files.push(HeldData::File(range), room, promise);
     }
 
@@ -185,8 +185,9 @@ impl Tls {
         if !std::mem::replace(&mut files.begun, true)
             && promise.as_ref().is_some_and(|one| !one.set_uncancellable())
         {
-            files.file_bytes -= range.len();
-            ctx.release_file(range.len());
+            let unsent = u128::from(range.len());
+            files.file_bytes -= unsent;
+            ctx.release_file(unsent);
             self.end_file(ctx);
             return true;
         }
@@ -216,7 +217,7 @@ impl Tls {
         let last = range.is_empty();
         let promise = promise.take_if(|_| last);
         files.sends = true;
-        files.file_bytes -= chunk.len() as u64;
+        files.file_bytes -= chunk.len() as u128;
         self.send_chunk(&chunk, promise, ctx);
         if last {
             self.end_file(ctx);
@@ -231,7 +232,7 @@ impl Tls {
         last_promise: Option<Promise<()>>,
         ctx: &mut HandlerContext<'_>,
     ) {
-        ctx.release_file(chunk.len() as u64);
+        ctx.release_file(chunk.len() as u128);
         let (sent, done) = promise::<()>();
         let (channel, id) = ctx.ring_target();
         done.finally(move |outcome| {

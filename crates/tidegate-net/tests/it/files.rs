@@ -398,3 +398,20 @@ fn handlers_get_the_error_of_a_file_that_is_too_short() {
             .all(|why| why.to_string().contains("do not truncate"))
     );
 }
+
+#[test]
+fn the_sizes_of_several_files_may_exceed_64_bits() {
+    let file = TestFile::new(10);
+    let mut embedded = embedded(WaterMarks::new(1000, 2000, 3000).unwrap());
+    let channel = embedded.channel();
+    let files = [(); 3].map(|()| channel.write_with(file.range(0..u64::MAX)));
+    channel.read();
+    channel.set_user_writable(1, true);
+    embedded.run();
+    assert!(!channel.is_writable());
+    files.iter().for_each(|file| assert!(file.cancel()));
+    channel.flush();
+    embedded.run();
+    assert!(channel.is_writable() && channel.is_active());
+    assert_eq!(channel.pending_bytes(), 0);
+}

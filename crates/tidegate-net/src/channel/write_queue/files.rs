@@ -29,8 +29,8 @@ const MOST_AT_ONCE: usize = 128 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Files {
     queued: VecDeque<QueuedFile>,
-    /// Unsent bytes of files, in the queue and in handlers.
-    bytes: u64,
+    /// Unsent bytes of files, in the queue and in handlers. The sum of ranges may not fit into 64 bits.
+    bytes: u128,
     /// `true` if a part of a file was sent since the progress was last checked.
     progress: bool,
 }
@@ -67,7 +67,7 @@ impl WriteQueue {
         }
         self.pending += FILE_ENTRY;
         let files = &mut self.rest_mut().files;
-        files.bytes += range.len();
+        files.bytes += u128::from(range.len());
         files.queued.push_back(QueuedFile {
             range,
             chunk: Bytes::new(),
@@ -90,13 +90,13 @@ impl WriteQueue {
     #[cfg(feature = "tls")]
     pub(crate) fn hold_file(&mut self, bytes: u64) {
         if bytes > 0 {
-            self.rest_mut().files.bytes += bytes;
+            self.rest_mut().files.bytes += u128::from(bytes);
         }
     }
 
     /// Stops counting bytes of [`WriteQueue::hold_file`].
     #[cfg(feature = "tls")]
-    pub(crate) fn release_file(&mut self, bytes: u64) {
+    pub(crate) fn release_file(&mut self, bytes: u128) {
         if let Some(rest) = &mut self.rest {
             rest.files.bytes = rest.files.bytes.saturating_sub(bytes);
             rest.files.progress = true;
@@ -171,7 +171,7 @@ impl WriteQueue {
             file.range.advance(sent as u64);
             sent
         };
-        files.bytes = files.bytes.saturating_sub(sent as u64);
+        files.bytes = files.bytes.saturating_sub(sent as u128);
         files.progress = true;
         self.written += sent as u64;
         if file.chunk.is_empty() && file.range.is_empty() {
@@ -228,7 +228,8 @@ impl WriteQueue {
         if let Some(rest) = &mut self.rest
             && let Some(file) = rest.files.queued.remove(before)
         {
-            rest.files.bytes = rest.files.bytes.saturating_sub(file.range.len());
+            let unsent = u128::from(file.range.len());
+            rest.files.bytes = rest.files.bytes.saturating_sub(unsent);
         }
     }
 

@@ -251,3 +251,20 @@ fn a_large_file_is_sent_over_a_socket_with_tls() {
     assert!(received == content(3_000_000));
     near.close().wait().unwrap();
 }
+
+#[test]
+fn the_sizes_of_several_encrypted_files_may_exceed_64_bits() {
+    let file = TestFile::new(10);
+    let mut pair = Pair::joined(&Authority::new());
+    let channel = pair.server.channel();
+    let files = [(); 3].map(|()| channel.write_with(file.range(0..u64::MAX)));
+    channel.read();
+    channel.set_user_writable(1, true);
+    pair.server.run();
+    assert!(!channel.is_writable());
+    files.iter().for_each(|file| assert!(file.cancel()));
+    channel.flush();
+    pair.server.run();
+    assert!(channel.is_writable() && channel.is_active());
+    assert_eq!(channel.pending_bytes(), 0);
+}
