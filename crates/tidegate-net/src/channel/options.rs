@@ -48,7 +48,8 @@ pub struct ChannelOptions {
     /// Time limit for a connect; zero means no limit.
     pub connect_timeout: Duration,
     /// Time limit for sending the rest of a channel that is to be [closed when everything is
-    /// sent](crate::Channel::close_when_flushed); zero means no limit.
+    /// sent](crate::Channel::close_when_flushed), and for the future of a `StreamHandler` after its
+    /// channel was closed; zero means no limit.
     pub close_timeout: Duration,
 }
 

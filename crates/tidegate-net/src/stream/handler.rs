@@ -6,11 +6,12 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::Blocking;
 use tidegate_core::internal::contain;
-use tidegate_loop::EventLoop;
+use tidegate_loop::{EventLoop, sleep};
 use tidegate_promise::Failure;
 
 use super::LEAST_TAKEN;
@@ -74,7 +75,8 @@ fn drop_future<T>(channel: &Channel, future: Option<Pin<Box<T>>>) {
 ///
 /// The future runs on the channel's event loop and need not be `Send`, so the loop must be pinned.
 /// Its waker may be used by any thread. If the channel is closed, or the handler is removed, the
-/// future runs on as a local future of the loop.
+/// future runs on as a local future of the loop, and its stream has ended. A future that is not ready
+/// [`close_timeout`](crate::ChannelOptions::close_timeout) after its channel was closed is dropped.
 pub struct StreamHandler<F, T, K: StreamKind = AnyThread> {
     begin: Option<F>,
     future: Option<Pin<Box<T>>>,
@@ -192,8 +194,10 @@ where
         let Some(future) = self.future.take() else {
             return;
         };
+        let limit = Box::pin(limit_of(link.channel.clone(), ctx.options().close_timeout));
         let rest = Rest {
             future: Some(future),
+            limit,
             link,
         };
         if let Some(home) = EventLoop::current() {
@@ -334,9 +338,20 @@ impl<F, T, K: StreamKind> fmt::Debug for StreamHandler<F, T, K> {
     }
 }
 
+/// Waits until `channel` is closed, and for `after` from then; for ever if `after` is zero.
+async fn limit_of(channel: Channel, after: Duration) {
+    let _ = channel.closed().await;
+    if after.is_zero() || sleep(after).await.is_err() {
+        // Without timers the event loop is shutting down, and drops the future at its end.
+        std::future::pending().await
+    }
+}
+
 /// A future that has lost its channel. A panic, also of its drop, goes to the hook for unhandled errors.
 struct Rest<T, K: StreamKind> {
     future: Option<Pin<Box<T>>>,
+    /// Is ready when the future has to end.
+    limit: Pin<Box<dyn Future<Output = ()>>>,
     link: Arc<Link<K>>,
 }
 
@@ -348,8 +363,10 @@ impl<T: Future<Output = ()>, K: StreamKind> Future for Rest<T, K> {
             return Poll::Ready(());
         };
         match contain(|| future.as_mut().poll(cx)) {
-            Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(())) => {}
+            Ok(Poll::Pending) if self.limit.as_mut().poll(cx).is_pending() => {
+                return Poll::Pending;
+            }
+            Ok(_) => {}
             Err(panic) => {
                 let why = Failure::from_panic_of(CODE, panic);
                 self.link.channel.shared().report(&why);

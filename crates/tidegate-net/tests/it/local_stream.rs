@@ -17,7 +17,7 @@ use tidegate_net::{
     ChannelOptions, EmbeddedChannel, Handler, LocalStream, NetGroup, Outbound, OutboundContext,
     PipelineBuilder, PipelineChange, StreamHandler, WaterMarks,
 };
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
 use crate::{dial, group, marks, round_trip, serve};
 
@@ -349,6 +349,22 @@ fn a_future_whose_channel_is_closed_runs_on_and_its_stream_has_ended() {
     assert_eq!(log.take(), ["Ok(0)", "BrokenPipe"]);
     channel.advance(Duration::from_secs(6));
     assert_eq!(log.take(), ["done"]);
+}
+
+#[test]
+fn a_future_that_never_ends_is_dropped_a_while_after_its_channel_is_closed() {
+    let dropped = Counter::new();
+    let alive = DropCount::new(&dropped);
+    let mut channel = embedded(WaterMarks::default(), move |stream| async move {
+        std::future::pending::<()>().await;
+        drop((stream, alive));
+    });
+    channel.advance(10 * ChannelOptions::DEFAULT_CLOSE_TIMEOUT);
+    channel.close();
+    channel.advance(ChannelOptions::DEFAULT_CLOSE_TIMEOUT - Duration::from_secs(1));
+    assert_eq!(dropped.count(), 0);
+    channel.advance(Duration::from_secs(2));
+    assert_eq!(dropped.count(), 1);
 }
 
 #[test]
