@@ -129,9 +129,12 @@ pub(crate) fn local_ends(
     (first, second)
 }
 
+/// Posts a request to the channel of an end. On the thread of its pinned loop it takes no signal: what
+/// two ends of one loop send each other is then an event of the loop, as with sockets, and no work
+/// that the shutdown of the loop would wait for.
 fn post_to(target: Option<Weak<SignalBlock<Shared>>>, request: ChannelRequest) {
     if let Some(channel) = target.and_then(|target| target.upgrade()) {
-        let _ = Shared::post(&channel, request, true);
+        let _ = Shared::post_in_turn(&channel, request);
     }
 }
 

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_loop::Quiet;
+use tidegate_net::internal::ChannelPlacement;
 use tidegate_net::{
-    AnyMessage, EmbeddedChannel, Handler, HandlerContext, Inbound, InboundContext, NetError,
-    Nothing, Outbound, OutboundContext, PipelineChange, Server, UserEvent,
+    AnyMessage, Channel, Client, EmbeddedChannel, Handler, HandlerContext, Inbound, InboundContext,
+    NetError, NetGroup, Nothing, Outbound, OutboundContext, PipelineBuilder, PipelineChange,
+    Server, UserEvent,
 };
 use tidegate_promise::Failure;
-use tidegate_testkit::{Counter, Log};
+use tidegate_testkit::{Counter, Log, until};
 
 use crate::acts::Acts;
 use crate::{Echo, dial, group, group_by, marks, roaming, round_trip, serve};
@@ -479,4 +481,51 @@ fn a_client_that_never_reads_is_closed_and_others_are_served() {
     assert_eq!(round_trip(&mut other, b"hello"), b"hello");
     assert_eq!(received.count(), 1);
     let _ = deaf.read_to_end(&mut Vec::new());
+}
+
+/// Connects two channels that answer each other endlessly.
+fn answer_each_other<P: ChannelPlacement>(
+    group: &NetGroup<P>,
+    local: bool,
+    echo: impl Fn(PipelineBuilder<P>) -> PipelineBuilder<P> + Clone + Send + Sync + 'static,
+) -> Channel {
+    if local {
+        let pair = group.local_pair(echo.clone(), echo);
+        return pair.wait().unwrap().0;
+    }
+    let server = serve(group, echo.clone());
+    let client = Client::builder(group).pipeline(echo).build();
+    client.connect(server.local_addr()).wait().unwrap()
+}
+
+#[test]
+fn two_ends_that_answer_each_other_do_not_hold_the_shutdown_of_their_loop() {
+    fn shut_down<P: ChannelPlacement>(group: &NetGroup<P>, channel: &Channel, hits: &Counter) {
+        channel.write_and_flush("ball");
+        hits.wait_for(hits.count() + 100);
+        let end = group.shutdown(Quiet::none(Duration::from_secs(3600)));
+        until("the group has ended", || end.is_done());
+        end.wait().unwrap();
+        assert!(!channel.is_active());
+    }
+    for local in [true, false] {
+        let hits = Counter::new();
+        let own = hits.clone();
+        let counts = move || {
+            let own = own.clone();
+            Acts::on_read(move |bytes, ctx| {
+                own.note();
+                ctx.write(bytes);
+                ctx.flush();
+            })
+        };
+        for loops in [1, 2] {
+            let (group, counts) = (group(loops), counts.clone());
+            let channel = answer_each_other(&group, local, move |p| p.add("echo", counts()));
+            shut_down(&group, &channel, &hits);
+        }
+        let (_pool, group) = roaming::roaming(2);
+        let channel = answer_each_other(&group, local, move |p| p.add("echo", counts()));
+        shut_down(&group, &channel, &hits);
+    }
 }
