@@ -11,7 +11,7 @@ use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_o
 
 use super::channel_request::{ChannelRequest, refuse, refuse_write};
 use super::event::{HandlerEvent, InEvent, UserEvent};
-use super::shared::{Attribute, Shared};
+use super::shared::{Attribute, Shared, flag};
 use super::write_queue::ENTRY_OVERHEAD;
 use crate::awaited::result;
 use crate::errors::NetError;
@@ -307,7 +307,7 @@ impl Channel {
     /// them, it may be writable already. What other threads see follows at the end of a turn.
     pub(crate) fn is_writable_or_notifies(&self) -> bool {
         let writable = self.is_writable();
-        if !writable {
+        if !writable && !self.shared.set_flag(flag::SEEN_UNWRITABLE, true) {
             self.post(ChannelRequest::SeenUnwritable);
         }
         writable

@@ -2,7 +2,7 @@
 //!
 //! From bottom to top; each file depends only on those before it:
 //!
-//! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `spare_requests`, `server_memory`,
+//! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `spare_requests`, `waiters`, `server_memory`,
 //!   `server_connections`: settings, events, requests from other threads, and accounting.
 //! * `shared`: state that handles and the loop share, with `delivery` for its signal and `of_server` for what a server needs of
 //!   its channels; `handle`: the public [`Channel`]; `held_input`, `input_end`,
@@ -58,6 +58,7 @@ mod tests;
 mod timers;
 mod traced;
 mod transport;
+mod waiters;
 pub(crate) mod write_queue;
 
 pub(crate) use self::channel_request::{ChangeRequest, ChannelRequest, refuse_write};

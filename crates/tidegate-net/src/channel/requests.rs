@@ -7,7 +7,7 @@ use super::channel_request::{ChannelRequest, refuse};
 use super::core::ChannelCore;
 use super::event::{InEvent, OutOp};
 use super::pipeline::ChannelPipeline;
-use super::shared::Shared;
+use super::shared::{Shared, flag};
 use super::spare_requests;
 use super::state::{Flags, Life, Output, RequestedEnd};
 use crate::message::Msg;
@@ -81,7 +81,10 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.clear(Flags::WRITE_BLOCKED);
                 self.pipeline.io_mut().flush_rest();
             }
-            ChannelRequest::SeenUnwritable => self.pipeline.io_mut().note_seen_unwritable(),
+            ChannelRequest::SeenUnwritable => {
+                self.shared().set_flag(flag::SEEN_UNWRITABLE, false);
+                self.pipeline.io_mut().note_seen_unwritable();
+            }
             ChannelRequest::FileRead(read) => self.file_was_read(read, io_context),
             ChannelRequest::Fire(event) => self.pipeline.fire(event),
             ChannelRequest::ReadThenFire(event, left) => self.read_first(event, left, io_context),

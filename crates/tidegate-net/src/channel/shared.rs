@@ -21,6 +21,7 @@ use super::options::ChannelOptions;
 use super::server_connections::ServerConnections;
 use super::server_memory::Charge;
 use super::spare_requests;
+use super::waiters::Waiters;
 use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -40,6 +41,8 @@ pub(super) mod flag {
     pub(in crate::channel) const ENDS: u8 = 8;
     /// The handlers were notified that a drain of their server was announced.
     pub(in crate::channel) const ANNOUNCED: u8 = 16;
+    /// The loop is to be told that a writer has seen the channel unwritable.
+    pub(in crate::channel) const SEEN_UNWRITABLE: u8 = 32;
 }
 
 /// The shared state of one channel.
@@ -86,9 +89,9 @@ pub(super) type Attribute = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 struct Rare {
     attributes: HashMap<TypeId, Attribute>,
     /// Promises that succeed when the channel is writable.
-    writers: Vec<Promise<()>>,
+    writers: Waiters,
     /// Promises that succeed when the sending half is closed.
-    output_waiters: Vec<Promise<()>>,
+    output_waiters: Waiters,
     /// The timer that limits the wait until everything is sent.
     deadline: Option<Completion<()>>,
     /// What the channel counts for, if its server has a memory cap.
@@ -98,13 +101,12 @@ struct Rare {
 impl Inner {
     fn take_writers(&mut self) -> Vec<Promise<()>> {
         let rare = self.rare.as_deref_mut();
-        rare.map(|rare| std::mem::take(&mut rare.writers))
-            .unwrap_or_default()
+        rare.map(|rare| rare.writers.take()).unwrap_or_default()
     }
 
     fn take_halves(&mut self) -> Vec<Promise<()>> {
         let rare = self.rare.as_deref_mut();
-        rare.map(|rare| std::mem::take(&mut rare.output_waiters))
+        rare.map(|rare| rare.output_waiters.take())
             .unwrap_or_default()
     }
 
@@ -388,8 +390,9 @@ impl Shared {
         if self.is_writable() || matches!(inner.end, End::Over(..)) {
             return Err(promise);
         }
-        let rare = inner.rare.get_or_insert_default();
-        rare.writers.push(promise);
+        let abandoned = inner.rare.get_or_insert_default().writers.add(promise);
+        drop(inner);
+        drop(abandoned);
         Ok(())
     }
 
@@ -408,11 +411,10 @@ impl Shared {
     /// loop.
     pub(crate) fn wait_for_half(&self, promise: Promise<()>) {
         let mut inner = self.lock();
-        inner
-            .rare
-            .get_or_insert_default()
-            .output_waiters
-            .push(promise);
+        let rare = inner.rare.get_or_insert_default();
+        let abandoned = rare.output_waiters.add(promise);
+        drop(inner);
+        drop(abandoned);
     }
 
     /// Completes the promises that wait for the sending half to be closed.
