@@ -114,7 +114,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     #[inline]
     pub(super) fn take_message(&mut self) -> Option<Msg> {
         let passed = self.rare.as_mut()?.passed.take()?;
-        self.shared().set_passed(0);
+        self.shared().take_write(&passed);
         Some(passed)
     }
 

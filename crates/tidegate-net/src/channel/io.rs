@@ -169,7 +169,7 @@ impl ChannelIo {
     /// Counts bytes that a handler keeps for later. Fails if the cap would be exceeded.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), NetError> {
         let (pending, cap) = (self.pending(), self.options.marks.cap());
-        if pending + bytes > cap {
+        if pending.saturating_add(bytes) > cap {
             let size = bytes;
             return Err(NetError::WriteQueueFull { size, pending, cap });
         }
@@ -311,10 +311,13 @@ impl ChannelIo {
         let (pending, writable) = (self.pending(), self.is_writable());
         let shown = !self.state.flags.any(Flags::SHOWN_UNWRITABLE);
         let changed = pending != self.published || writable != shown;
-        if changed {
-            self.published = pending;
-            self.state.flags.put(Flags::SHOWN_UNWRITABLE, !writable);
-            self.shared.publish(pending, writable);
+        match changed {
+            true => {
+                self.published = pending;
+                self.state.flags.put(Flags::SHOWN_UNWRITABLE, !writable);
+                self.shared.publish(pending, writable);
+            }
+            false => self.shared.pending.forget_taken(),
         }
         changed
     }

@@ -4,14 +4,18 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Sender};
 
+use bytes::Bytes;
 use tidegate_promise::Failure;
-use tidegate_testkit::Stop;
+use tidegate_testkit::{Log, Stop};
 
 use super::stream_room::StreamRoom;
 use crate::message::Msg;
 use crate::reactor;
 use crate::sys::{Readiness, Ready};
-use crate::{Channel, ChannelOptions, Client, Message, Neighbour, NetGroup, WaterMarks, pinned};
+use crate::{
+    Channel, ChannelOptions, Client, Message, Neighbour, NetGroup, Outbound, OutboundContext,
+    PipelineBuilder, WaterMarks, pinned,
+};
 
 fn write(channel: &Channel, text: &'static str) -> bool {
     let written = channel.shared().write_directly(Some(text.into()), true);
@@ -27,13 +31,22 @@ fn pass(channel: &Channel, text: impl Message) -> bool {
 
 /// Connects a channel without handlers on the only loop of its group.
 fn pair(marks: WaterMarks) -> (NetGroup, Channel, UnixStream) {
+    pair_with(marks, |p| p)
+}
+
+/// Connects a channel with these handlers on the only loop of its group.
+fn pair_with(
+    marks: WaterMarks,
+    assemble: impl Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync + 'static,
+) -> (NetGroup, Channel, UnixStream) {
     let group = pinned("io", 1).unwrap();
     let (near, far) = UnixStream::pair().unwrap();
     let options = ChannelOptions {
         marks,
         ..ChannelOptions::default()
     };
-    let client = Client::builder(&group).options(options).build();
+    let client = Client::builder(&group).options(options).pipeline(assemble);
+    let client = client.build();
     let channel = client.adopt_unix(near).wait().unwrap();
     (group, channel, far)
 }
@@ -119,18 +132,60 @@ fn a_message_to_a_channel_that_closes_before_its_turn_is_refused_once() {
 }
 
 #[test]
-fn refused_writes_with_a_flush_queue_no_further_flush() {
-    let (group, channel, _peer) = pair(WaterMarks::new(5, 10, 100).unwrap());
-    let stop = Stop::new();
-    let home = group.loops().next();
-    let task = home.submit(stop.closure());
-    stop.reached();
-    channel.write("first ");
-    for _ in 0..1_000 {
-        channel.write_and_flush("-".repeat(200));
+fn calls_that_only_repeat_each_other_queue_no_further_request() {
+    let calls: [fn(&Channel); 3] = [
+        |channel| channel.write_and_flush("-".repeat(200)),
+        |channel| assert!(channel.writable().cancel()),
+        |channel| {
+            // Refused, unwritable, and a flush in between.
+            channel.write_and_flush("-".repeat(200));
+            assert!(!Neighbour::of(channel).is_writable());
+        },
+    ];
+    for call in calls {
+        let (group, channel, _peer) = pair(WaterMarks::new(5, 10, 200).unwrap());
+        let stop = Stop::new();
+        let home = group.loops().next();
+        let task = home.submit(stop.closure());
+        stop.reached();
+        channel.write("first ");
+        (0..1_000).for_each(|_| call(&channel));
+        let queued = channel.shared().take_requests();
+        assert!(queued.len() <= 5, "{} requests wait", queued.len());
+        stop.go_on();
+        task.unwrap().wait().unwrap();
     }
-    let queued = channel.shared().take_requests();
-    assert!(queued.len() <= 3, "{} requests wait", queued.len());
-    stop.go_on();
-    task.unwrap().wait().unwrap();
+}
+
+#[test]
+fn a_passed_message_is_pending_until_its_turn_is_over() {
+    let (log, own) = Log::pair();
+    let (group, channel, mut peer) = pair_with(WaterMarks::default(), move |p| {
+        p.add_outbound("looks", Looks(own.clone()))
+    });
+    for _ in 0..3 {
+        let own = channel.clone();
+        let task = group.loops().next().submit(move || {
+            assert!(pass(&own, "message"));
+            own.pending_bytes()
+        });
+        let counted = task.unwrap().wait().unwrap();
+        read(&mut peer, "message");
+        channel.flush_with().wait().unwrap();
+        assert_eq!((log.take(), channel.pending_bytes()), (vec![counted], 0));
+    }
+}
+
+/// Logs the pending size while the loop takes a write, and sends it.
+struct Looks(Log<usize>);
+
+impl Outbound for Looks {
+    type Take = Bytes;
+    type Write = Bytes;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        self.0.push(ctx.channel().pending_bytes());
+        ctx.write(bytes);
+        ctx.flush();
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! From bottom to top; each file depends only on those before it:
 //!
-//! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `spare_requests`, `waiters`, `server_memory`,
-//!   `server_connections`: settings, events, requests from other threads, and accounting.
+//! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `spare_requests`, `pending`,
+//!   `waiters`, `server_memory`, `server_connections`: settings, events, requests from other threads, and accounting.
 //! * `shared`: state that handles and the loop share, with `delivery` for its signal and `of_server` for what a server needs of
 //!   its channels; `handle`: the public [`Channel`]; `held_input`, `input_end`,
 //!   `stream_room`.
@@ -40,6 +40,7 @@ mod neighbour;
 mod of_server;
 mod options;
 mod peer_progress;
+mod pending;
 mod pipeline;
 pub(crate) mod read_size;
 mod registration;

@@ -68,7 +68,7 @@ impl Shared {
         }
     }
 
-    /// Queues a write. On the thread of its pinned loop, the channel handles it at the end of the task,
+    /// Queues a request. On the thread of its pinned loop, the channel handles it at the end of the task,
     /// or right after it; otherwise its loop is signalled.
     ///
     /// # Errors
@@ -76,9 +76,9 @@ impl Shared {
     /// The request, as [`Shared::post`].
     pub(crate) fn post_in_turn(
         block: &Arc<SignalBlock<Self>>,
-        write: ChannelRequest,
+        request: ChannelRequest,
     ) -> Result<(), ChannelRequest> {
-        Self::enqueue(block, write)?;
+        Self::enqueue(block, request)?;
         if block.roams() || !reactor::give_turn(block.token(), block.key()) {
             Self::ring(block);
         }
@@ -88,13 +88,7 @@ impl Shared {
     /// Returns `true` if writes wait for the loop or for their turn on it.
     #[inline]
     pub(super) fn has_writes_coming(&self) -> bool {
-        self.queued_by_handles() + self.passed.load(Ordering::Relaxed) > 0
-    }
-
-    /// Sets the counted size of the message that waits for its turn on the loop.
-    #[inline]
-    pub(super) fn set_passed(&self, counts: usize) {
-        self.passed.store(counts, Ordering::Relaxed);
+        self.pending.coming() > 0
     }
 
     /// Returns `true` if no request is queued. Requests of this thread are always seen; those of others
@@ -189,11 +183,11 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let (io, marks) = (self.pipeline.io(), shared.marks());
         let size = message.as_ref().map_or(0, Msg::size);
         let counts = size.saturating_add(ENTRY_OVERHEAD);
-        let pending = io.unsent().saturating_add(shared.queued_by_handles());
+        let pending = io.unsent().saturating_add(shared.pending.coming());
         if pending.saturating_add(counts) > marks.high().min(marks.cap()) {
             return false;
         }
-        shared.set_passed(counts);
+        shared.pending.add(counts);
         self.set_message(message.take());
         let owes_turn = !self.has(Flags::NEIGHBOUR_WROTE);
         self.set(Flags::NEIGHBOUR_WROTE.union(Flags::NEIGHBOUR_REQUESTED));
@@ -284,6 +278,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if !self.is_calm() {
             return self.end_turn_with_work(io_context);
         }
+        self.shared().pending.forget_taken();
         self.pipeline.end_turn();
         Next::Stay
     }

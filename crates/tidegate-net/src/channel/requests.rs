@@ -47,7 +47,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     fn handle_request(&mut self, request: ChannelRequest, io_context: &mut IoContext) {
         match request {
             ChannelRequest::Write(msg, promise) => {
-                self.shared().uncount_write(&msg);
+                self.shared().take_write(&msg);
                 self.pipeline.write(msg, promise);
             }
             ChannelRequest::Flush(promise) => self.pipeline.flush(promise),

@@ -8,7 +8,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_core::internal::{SignalBlock, discard_all, lock};
@@ -18,6 +18,7 @@ use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_w
 use super::channel_request::{ChannelRequest, refuse};
 use super::event::InEvent;
 use super::options::ChannelOptions;
+use super::pending::Pending;
 use super::server_connections::ServerConnections;
 use super::server_memory::Charge;
 use super::spare_requests;
@@ -56,13 +57,9 @@ pub(crate) struct Shared {
     peer: Option<SocketAddr>,
     local: Option<SocketAddr>,
     origin: Option<Arc<ServerConnections>>,
-    /// Counted size of the queued writes that the loop has not taken.
-    queued_by_handles: AtomicUsize,
-    /// Pending size on the loop; written by the loop alone.
-    queued: AtomicUsize,
-    /// Counted size of the message that the channel has taken from a task of its loop and that its
-    /// handlers did not get yet; written by the loop alone.
-    pub(super) passed: AtomicUsize,
+    /// Includes the message that the channel has taken from a task of its loop and that its handlers
+    /// did not get yet.
+    pub(super) pending: Pending,
     /// Requests are queued. Written under the lock.
     pub(super) has_requests: AtomicBool,
     writable: AtomicBool,
@@ -151,9 +148,7 @@ impl Shared {
             peer,
             local,
             origin,
-            queued_by_handles: AtomicUsize::new(0),
-            queued: AtomicUsize::new(0),
-            passed: AtomicUsize::new(0),
+            pending: Pending::default(),
             has_requests: AtomicBool::new(false),
             writable: AtomicBool::new(true),
             active: AtomicBool::new(false),
@@ -251,13 +246,8 @@ impl Shared {
     }
 
     #[inline]
-    pub(crate) fn queued_by_handles(&self) -> usize {
-        self.queued_by_handles.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn pending(&self) -> usize {
-        let of_loop = self.queued.load(Ordering::Relaxed) + self.passed.load(Ordering::Relaxed);
-        self.queued_by_handles() + of_loop
+        self.pending.get()
     }
 
     pub(crate) fn is_writable(&self) -> bool {
@@ -266,8 +256,7 @@ impl Shared {
 
     /// Like `is_writable`, apart from writes that the loop has not taken yet.
     pub(super) fn has_room_on_loop(&self) -> bool {
-        self.writable.load(Ordering::Relaxed)
-            && self.queued.load(Ordering::Relaxed) <= self.options.marks.high()
+        self.writable.load(Ordering::Relaxed) && self.pending.on_loop() <= self.options.marks.high()
     }
 
     /// Returns `true` if everything was sent at the end of the last turn, and how many more bytes may
@@ -275,35 +264,19 @@ impl Shared {
     pub(super) fn stream_room(&self) -> (bool, usize) {
         let of_channel = self.cap().saturating_sub(self.pending());
         let of_server = self.lock().charge().map_or(usize::MAX, |c| c.spare());
-        let all_sent = self.queued.load(Ordering::Relaxed) == 0;
-        (all_sent, of_channel.min(of_server))
+        (self.pending.on_loop() == 0, of_channel.min(of_server))
     }
 
     #[inline]
-    pub(crate) fn publish(&self, queued: usize, writable: bool) {
-        // ORDERING: SeqCst pairs with `count_queued_write`: see there.
-        self.queued.store(queued, Ordering::SeqCst);
+    pub(crate) fn publish(&self, pending: usize, writable: bool) {
+        self.pending.publish(pending);
         self.writable.store(writable, Ordering::Relaxed);
-    }
-
-    /// Counts a queued write. Returns `true` if more than the high-water mark is pending with it.
-    ///
-    /// The loop has to take such a write even without a flush, since its handlers have to be
-    /// notified. It checks for that after `publish`, with `has_excess_writes`.
-    fn count_queued_write(&self, counts: usize) -> bool {
-        // ORDERING: SeqCst on all four, here, in `publish` and in `has_excess_writes`: when a write
-        // is queued while the loop publishes, at least one side sees what the other has counted.
-        let queued_by_handles = self.queued_by_handles.fetch_add(counts, Ordering::SeqCst) + counts;
-        queued_by_handles + self.queued.load(Ordering::SeqCst) > self.options.marks.high()
     }
 
     /// Returns `true` if queued writes raise the pending size above the high-water mark. Called on
     /// the loop, after `publish`.
     pub(crate) fn has_excess_writes(&self) -> bool {
-        // ORDERING: SeqCst pairs with `count_queued_write`: see there.
-        let queued_by_handles = self.queued_by_handles.load(Ordering::SeqCst);
-        queued_by_handles > 0
-            && queued_by_handles + self.queued.load(Ordering::Relaxed) > self.options.marks.high()
+        self.pending.coming() > 0 && self.pending() > self.options.marks.high()
     }
 
     /// Signals the loop to handle the queued requests.
@@ -359,7 +332,9 @@ impl Shared {
                 if full || flags & flag::ENDS != 0 {
                     return Err(request);
                 }
-                excess = block.count_queued_write(counts);
+                // The loop has to take a write above the mark even without a flush, since its handlers
+                // have to be notified. It also checks for that when it publishes its part.
+                excess = block.pending.add(counts) > block.marks().high();
                 exceeded = inner.charge().and_then(|charge| charge.queue(counts));
                 if flags & flag::OVERFULL_REPORTED != 0 {
                     // A write is accepted: the next refusal is reported again.
@@ -472,10 +447,10 @@ impl Shared {
         }
     }
 
-    /// Subtracts a queued write that the loop has taken.
-    pub(crate) fn uncount_write(&self, msg: &Msg) {
-        let counts = msg.size() + ENTRY_OVERHEAD;
-        self.queued_by_handles.fetch_sub(counts, Ordering::Relaxed);
+    /// Records that the loop has taken a write. It stays pending until the end of the turn.
+    #[inline]
+    pub(super) fn take_write(&self, msg: &Msg) {
+        self.pending.take(msg.size() + ENTRY_OVERHEAD);
     }
 
     /// Returns the completion of the channel's end.
@@ -532,9 +507,7 @@ impl Shared {
         let left = std::mem::take(&mut inner.requests);
         // Nothing is pending any more, and nothing more is accepted.
         self.has_requests.store(false, Ordering::Relaxed);
-        self.queued_by_handles.store(0, Ordering::Relaxed);
-        self.set_passed(0);
-        self.publish(0, false);
+        self.pending.clear();
         let mut waiting = inner.take_writers();
         waiting.append(&mut inner.take_halves());
         let deadline = inner.take_deadline();

@@ -1,7 +1,10 @@
 //! Water marks: when a channel is writable, and the cap on pending bytes.
 
 use bytes::Bytes;
-use tidegate_net::{ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing};
+use tidegate_net::{
+    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, Outbound, OutboundContext,
+    PipelineBuilder,
+};
 use tidegate_promise::Completion;
 use tidegate_testkit::{Log, has};
 
@@ -212,4 +215,55 @@ fn a_write_of_another_thread_is_reported_though_it_has_not_seen_the_pending_byte
         EmbeddedChannel::with_options(marks(300, 1000, 10_000), |p| p.add("both", both)).unwrap();
     channel.receive(vec![0; 900]);
     assert_eq!(log.take(), ["writable false"]);
+}
+
+/// Logs what handles see while the loop takes a write: the pending size, whether the channel is
+/// writable, and whether one more write is refused.
+struct Looks(Log<(usize, bool, bool)>);
+
+impl Outbound for Looks {
+    type Take = Bytes;
+    type Write = Bytes;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        let handle = ctx.channel();
+        let refused = handle.write_with(vec![0; 104]).is_done();
+        let seen = (handle.pending_bytes(), handle.is_writable(), refused);
+        self.0.push(seen);
+        ctx.write(bytes);
+    }
+}
+
+#[test]
+fn a_write_is_pending_for_all_threads_while_the_loop_takes_it() {
+    let (log, own) = Log::pair();
+    let looks = |p: PipelineBuilder| p.add_outbound("looks", Looks(own));
+    let mut channel = EmbeddedChannel::with_options(marks(10, 700, 1_000), looks).unwrap();
+    channel.set_room(Some(0));
+    let handle = channel.channel();
+    for _ in 0..2 {
+        // Each counts for 404 + 96 = 500 bytes.
+        handle.write(vec![0; 404]);
+    }
+    handle.flush();
+    channel.run();
+    assert_eq!(log.take(), [(1_000, false, true); 2]);
+    assert_eq!(
+        (handle.pending_bytes(), handle.is_writable()),
+        (1_000, false)
+    );
+    channel.set_room(None);
+    assert_eq!((handle.pending_bytes(), handle.is_writable()), (0, true));
+}
+
+#[test]
+fn a_handler_cannot_hold_more_than_the_cap_however_much_it_says() {
+    let (log, own) = Log::pair();
+    let holds = Acts::on_read(move |_, ctx| {
+        own.push([1, usize::MAX, usize::MAX - 1].map(|bytes| ctx.hold(bytes).is_ok()));
+    });
+    let mut channel = EmbeddedChannel::new(|p| p.add("holds", holds)).unwrap();
+    channel.receive("x");
+    assert_eq!(log.take(), [[true, false, false]]);
+    assert_eq!(channel.channel().pending_bytes(), 1);
 }
