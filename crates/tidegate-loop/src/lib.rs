@@ -124,6 +124,7 @@ pub mod internal {
     pub use crate::handle::block_on::check_block_on;
     pub use crate::handle::placement::sealed::Sealed;
     pub use crate::handle::timers::LoopScheduler;
+    pub use crate::schedule::scheduled_task::TimerLink;
     pub use crate::state::health::Health;
     pub use crate::state::shared::DriverView;
 }

@@ -11,7 +11,7 @@ use tidegate_promise::Completion;
 use super::event_loop::EventLoop;
 use super::placement::Placement;
 use crate::schedule::coarse_timer::{self, CoarseTimer};
-use crate::schedule::scheduled_task;
+use crate::schedule::scheduled_task::{self, TimerLink};
 use crate::state::shared::Shared;
 
 impl<P: Placement> EventLoop<P> {
@@ -67,6 +67,25 @@ impl LoopScheduler {
     {
         let run = scheduled_task::check(&self.shared, run)?;
         Ok(scheduled_task::once(&self.shared, after, run))
+    }
+
+    /// Runs `run` like [`LoopScheduler::schedule`]. The link cancels it, so that the owner of many
+    /// such tasks can end them without their completions.
+    ///
+    /// # Errors
+    ///
+    /// The closure, if the event loop is shutting down.
+    pub fn schedule_linked<T, F>(
+        &self,
+        after: Duration,
+        run: F,
+    ) -> Result<(Completion<T>, TimerLink), Rejected<F>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let run = scheduled_task::check(&self.shared, run)?;
+        Ok(scheduled_task::once_linked(&self.shared, after, run))
     }
 
     /// Runs `run` once on the event loop, `after` from now and up to one tick late; see

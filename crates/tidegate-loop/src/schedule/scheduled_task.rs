@@ -5,7 +5,7 @@
 //! that its entry in the heap is removed. Cancelling drops the closure at once, on the caller's
 //! thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_core::executor::is_current;
@@ -34,8 +34,52 @@ pub(crate) fn check<F>(shared: &Shared, run: F) -> Result<F, Rejected<F>> {
     Ok(run)
 }
 
+/// A link to a scheduled task, which cancels the task and does not keep it.
+#[derive(Debug)]
+pub struct TimerLink(Weak<SignalBlock<Timer>>);
+
+impl TimerLink {
+    /// Cancels the task, unless it has begun. Its completion is cancelled.
+    pub fn cancel(&self) {
+        if let Some(timer) = self.0.upgrade() {
+            cancel(&timer);
+        }
+    }
+
+    /// Returns `false` if the task has run or was cancelled.
+    pub fn is_pending(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
 /// Schedules `run` once, `after` from now.
 pub(crate) fn once<T, F>(shared: &Arc<Shared>, after: Duration, run: F) -> Completion<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    make_once(shared, after, run).0
+}
+
+/// Schedules `run` like `once`, and returns a link to it.
+pub(crate) fn once_linked<T, F>(
+    shared: &Arc<Shared>,
+    after: Duration,
+    run: F,
+) -> (Completion<T>, TimerLink)
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let (completion, timer) = make_once(shared, after, run);
+    (completion, TimerLink(Arc::downgrade(&timer)))
+}
+
+fn make_once<T, F>(
+    shared: &Arc<Shared>,
+    after: Duration,
+    run: F,
+) -> (Completion<T>, Arc<SignalBlock<Timer>>)
 where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
@@ -46,7 +90,7 @@ where
     let task = Task::labelled::<F, _>(move || answer.run(run));
     lock(&timer.state).body = Some(Body::Once(task));
     submit(shared, &timer);
-    completion
+    (completion, timer)
 }
 
 /// Schedules `run` periodically. The returned completion never succeeds.

@@ -20,7 +20,7 @@ use super::channel_request::ChannelRequest;
 use super::event::HandlerEvent;
 use super::io::{ChannelIo, Rare};
 use super::shared::Shared;
-use super::timers;
+use super::timers::{self, HandlerTimers};
 
 /// A time that never comes.
 const NEVER: u64 = u64::MAX;
@@ -98,10 +98,11 @@ impl ChannelIo {
         }
     }
 
-    /// Removes all deadlines, because the channel is closed.
+    /// Removes all deadlines and timers of handlers, because the channel is closed.
     pub(super) fn end_deadlines(&mut self) {
         if let Some(rare) = &mut self.rare {
             rare.deadlines = Deadlines::default();
+            rare.timers = HandlerTimers::default();
         }
     }
 
@@ -112,11 +113,12 @@ impl ChannelIo {
         }
     }
 
-    /// Removes the deadlines of a handler that is removed.
+    /// Removes the deadlines and timers of a handler that is removed.
     pub(crate) fn clear_deadlines_of(&mut self, handler: u32) {
         if let Some(rare) = &mut self.rare {
             let all = &mut rare.deadlines.deadlines;
             all.retain(|one| one.handler != handler);
+            rare.timers.end_of(handler);
         }
     }
 

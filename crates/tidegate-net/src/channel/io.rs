@@ -21,7 +21,7 @@ use super::options::ChannelOptions;
 use super::peer_progress::PeerProgress;
 use super::shared::Shared;
 use super::state::{Flags, Output, RequestedEnd, State};
-use super::timers;
+use super::timers::{self, HandlerTimers, TimedWork};
 use super::write_queue::{ENTRY_OVERHEAD, WriteQueue};
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -46,6 +46,7 @@ const UNCALM: Flags = Flags::FLUSH
 #[derive(Debug, Default)]
 pub(super) struct Rare {
     pub(super) deadlines: Deadlines,
+    pub(super) timers: HandlerTimers,
     /// What the peer had acknowledged when deadlines were last due, where that is known.
     pub(super) peer_progress: Option<PeerProgress>,
     /// What a test inspects, if the channel has no socket.
@@ -150,14 +151,21 @@ impl ChannelIo {
         promise_on(Arc::clone(self.shared.executor()))
     }
 
-    /// Runs `work` on the channel's loop after a delay of `after`. Returns `None` if the loop
-    /// accepts no more timers.
+    /// Runs `work` for `handler` on the channel's loop after a delay of `after`. Returns `None` if the
+    /// channel is closed or the loop accepts no more timers.
     pub(crate) fn schedule(
-        &self,
+        &mut self,
+        handler: u32,
         after: Duration,
-        work: impl FnOnce() + Send + 'static,
+        work: TimedWork,
     ) -> Option<Completion<()>> {
-        timers::schedule(&self.shared, after, Box::new(work))
+        if self.state.is_closed() {
+            return None;
+        }
+        let (done, link) = timers::schedule_linked(&self.shared, after, work)?;
+        let rare = self.rare.get_or_insert_default();
+        rare.timers.add(handler, link);
+        Some(done)
     }
 
     /// Returns the memory of bytes that a handler has consumed to the loop. Drops bytes that are not
@@ -417,7 +425,7 @@ impl ChannelIo {
             }
         };
         // A loop that accepts no more timers is shutting down, and closes its channels.
-        if let Some(timer) = self.schedule(after, ring) {
+        if let Some(timer) = timers::schedule(&self.shared, after, Box::new(ring)) {
             self.shared.set_deadline(timer);
         }
     }

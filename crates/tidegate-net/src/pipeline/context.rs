@@ -374,14 +374,14 @@ impl HandlerContext<'_> {
     }
 
     /// Calls this handler's `timer` method with `key`, `after` from now. Cancelling the completion
-    /// cancels the timer; dropping it does not. The timer ends with the channel. For a duplex
-    /// handler this is [`Inbound::timer`](crate::Inbound::timer). Returns `None` if the event loop
-    /// accepts no more timers.
+    /// cancels the timer; dropping it does not. The timer ends with its handler and with the channel:
+    /// the completion is cancelled then. For a duplex handler this is
+    /// [`Inbound::timer`](crate::Inbound::timer). Returns `None` if the channel is closed or the event
+    /// loop accepts no more timers.
     pub fn schedule(&mut self, after: Duration, key: u64) -> Option<Completion<()>> {
-        let channel = self.parts.io.weak();
-        let id = self.parts.id(self.at);
-        let ring = move || ring_timer(&channel, id, key);
-        self.parts.io.schedule(after, ring)
+        let (channel, id) = self.ring_target();
+        let ring = Box::new(move || ring_timer(&channel, id, key));
+        self.parts.io.schedule(id, after, ring)
     }
 
     /// Calls this handler's [`deadline`](crate::Inbound::deadline) method with `key`, `after` from

@@ -178,6 +178,7 @@ pub(crate) fn drain(
     let (open, accepted) = (origin.live(), origin.accepted());
     let cut = Arc::<Mutex<Vec<String>>>::default();
     let empty = origin.on_empty();
+    let mut timers = Vec::new();
     origin.begin_drain();
     for one in group.each() {
         let (mine, roam) = (Arc::clone(origin), one.roam.clone());
@@ -195,7 +196,7 @@ pub(crate) fn drain(
                 channel.force_close();
             });
         });
-        let _ = one.home.schedule(deadline, end);
+        timers.extend(one.home.schedule(deadline, end));
     }
     let drain = Arc::new(Drain {
         origin: Arc::clone(origin),
@@ -211,6 +212,9 @@ pub(crate) fn drain(
     empty.finally(move |_| {
         drain.report(0);
         watch.unpark();
+        for timer in timers {
+            timer.cancel();
+        }
     });
     done
 }

@@ -62,6 +62,7 @@ mod slow_peers;
 mod sources;
 mod stream;
 mod tcp;
+mod timers;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "tls")]
