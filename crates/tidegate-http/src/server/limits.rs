@@ -26,7 +26,8 @@ pub struct Limits {
     pub(crate) send_time: Duration,
     pub(crate) response_time: Duration,
     pub(crate) idle: Duration,
-    pub(crate) linger: Duration,
+    /// The time for the first request of a new connection in a drain.
+    pub(crate) first_request: Duration,
     pub(crate) outstanding: usize,
     pub(crate) discard: u64,
     pub(crate) half_close: bool,
@@ -42,7 +43,7 @@ impl Default for Limits {
             send_time: Duration::from_secs(30),
             response_time: Duration::from_secs(300),
             idle: Duration::from_secs(75),
-            linger: Duration::from_secs(2),
+            first_request: Duration::from_secs(2),
             outstanding: 16,
             discard: 64 * 1024,
             half_close: true,

@@ -19,15 +19,17 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let blocked = io.state.flags.any(Flags::WRITE_BLOCKED) && io.outbox.is_some();
         let sent = !(io.queue.has_flushed() || blocked);
         match io.state.end {
-            RequestedEnd::WhenFlushed if !sent => io.set_deadline(),
-            RequestedEnd::WhenFlushed | RequestedEnd::Now => {
-                let cause = io.close_cause.clone();
-                return self.close(cause, io_context);
+            RequestedEnd::WhenFlushed if !sent => {
+                io.set_deadline();
+                self.drop_input(io_context);
             }
+            RequestedEnd::WhenFlushed => return self.linger(io_context),
+            RequestedEnd::Lingering => return,
+            RequestedEnd::Now => return self.close_for_cause(io_context),
             RequestedEnd::None => {}
         }
-        if io.state.output == Output::Ending && sent {
-            io.state.output = Output::Shut;
+        if self.state().output == Output::Ending && sent {
+            self.state_mut().output = Output::Shut;
             if let Err(why) = self.transport.shutdown_output() {
                 return self.fail(why, io_context);
             }
@@ -36,6 +38,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.close(None, io_context);
             }
         }
+    }
+
+    /// Closes the channel for the cause that is recorded, if there is one.
+    pub(super) fn close_for_cause(&mut self, io_context: &mut IoContext) {
+        let cause = self.pipeline.io().close_cause.clone();
+        self.close(cause, io_context);
     }
 
     /// Closes the channel: accepts no more writes, drops the socket, completes all waiters, then
@@ -85,9 +93,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             .add(u64::from(self.pipeline.io().unread));
     }
 
-    /// Closes the channel because sending the rest took longer than the close timeout. Waits again
-    /// if a file is being sent, and a part of it was sent meanwhile.
+    /// Closes the channel because the peer has not ended in time, or because sending the rest took longer
+    /// than the close timeout. Waits again if a file is being sent, and a part of it was sent meanwhile.
     pub(super) fn give_up_sending(&mut self, io_context: &mut IoContext) {
+        if self.state().end == RequestedEnd::Lingering {
+            return self.close_for_cause(io_context);
+        }
         let io = self.pipeline.io_mut();
         if io.queue.take_file_progress() {
             // A large file may take longer, as long as the peer takes it.

@@ -162,7 +162,10 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
             self.remember(readiness);
         }
-        self.read_on(None, io_context);
+        match self.state().ends() {
+            true => self.drop_input(io_context),
+            false => self.read_on(None, io_context),
+        }
         if readiness.has(Readiness::ERROR)
             && !self.is_closed()
             && let Some(why) = self.transport.take_error()
@@ -170,8 +173,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             self.fail(why, io_context);
         }
         if self.state().input == Input::HungUp && self.state().is_left() {
-            let cause = self.pipeline.io().close_cause.clone();
-            self.close(cause, io_context);
+            self.close_for_cause(io_context);
         }
     }
 
@@ -401,8 +403,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.pipeline.fire(InEvent::User(event));
                 self.carry_out_if_requested(io_context);
             }
-            let cause = self.pipeline.io().close_cause.clone();
-            return self.close(cause, io_context);
+            return self.close_for_cause(io_context);
         }
         let event = UserEvent::new(InputShutdown);
         self.pipeline.fire(InEvent::User(event));
@@ -413,6 +414,10 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     pub(super) fn fail(&mut self, why: io::Error, io_context: &mut IoContext) {
         if self.is_closed() {
             return;
+        }
+        if self.state().end == RequestedEnd::Lingering {
+            // Everything is sent: how the peer ends does not matter.
+            return self.close_for_cause(io_context);
         }
         // A file that cannot be sent has an error of our own.
         let why = why

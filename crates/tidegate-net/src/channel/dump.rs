@@ -63,7 +63,7 @@ fn life(state: &State) -> &'static str {
         (Life::New(_), _) => "new",
         (Life::Connecting(_), _) => "connecting",
         (Life::Open, RequestedEnd::None) => "open",
-        (Life::Open, RequestedEnd::WhenFlushed | RequestedEnd::Now) => "closing",
+        (Life::Open, _) => "closing",
         (Life::Off(_), _) => "off its loop",
         (Life::Closed, _) => "closed",
     }

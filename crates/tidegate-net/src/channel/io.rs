@@ -411,12 +411,16 @@ impl ChannelIo {
     }
 
     /// Starts the time limit of [`ChannelIo::set_deadline`] anew.
-    #[cold]
     pub(crate) fn restart_deadline(&self) {
         let after = self.options.close_timeout;
-        if after.is_zero() {
-            return;
+        if !after.is_zero() {
+            self.close_after(after);
         }
+    }
+
+    /// Limits the time until the channel is closed to `after` from now, in place of an earlier limit.
+    #[cold]
+    pub(super) fn close_after(&self, after: Duration) {
         let channel = self.weak();
         let ring = move || {
             if let Some(channel) = channel.upgrade() {

@@ -10,8 +10,8 @@
 //! * `test_transport`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
 //! * `timers`, `state`, `deadlines`, `io`, `pipeline`: the state that a channel and its handlers share, and the
 //!   interface of the pipeline.
-//! * `core`: the channel on its loop; `registration`, `release`, `requests`, `flush`, `close`, `fast_path`,
-//!   `neighbour`, `batch`, `dump` and `traced` contain the rest of its methods.
+//! * `core`: the channel on its loop; `registration`, `release`, `requests`, `flush`, `linger`, `close`,
+//!   `fast_path`, `neighbour`, `batch`, `dump` and `traced` contain the rest of its methods.
 //!
 //! A channel is an event source of the [`reactor`](crate::reactor). The pipeline is in the layer
 //! above: a channel is generic over it.
@@ -32,6 +32,7 @@ mod handle;
 mod held_input;
 mod input_end;
 mod io;
+mod linger;
 mod local;
 #[cfg(test)]
 #[cfg(unix)]

@@ -81,6 +81,9 @@ impl ChannelOptions {
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
     /// The default time limit for sending the rest, before a channel is closed without it.
     pub const DEFAULT_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+    /// The time that a peer which was still sending has to end, once everything is sent to it, before a
+    /// channel is [closed](crate::Channel::close_when_flushed).
+    pub const LINGER_TIME: Duration = Duration::from_secs(2);
 
     /// Applies the options of the socket. Ignores those that the operating system refuses: the
     /// channel works without them.

@@ -115,8 +115,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     fn force_close(&mut self, io_context: &mut IoContext) {
         self.pipeline.out(OutOp::Close);
         self.carry_out(io_context);
-        let cause = self.pipeline.io().close_cause.clone();
-        self.close(cause, io_context);
+        self.close_for_cause(io_context);
     }
 
     /// Closes the channel and resets its connection. What was flushed before is sent as far as the socket

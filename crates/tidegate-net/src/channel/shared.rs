@@ -412,7 +412,12 @@ impl Shared {
 
     pub(crate) fn set_deadline(&self, deadline: Completion<()>) {
         let mut inner = self.lock();
-        inner.rare.get_or_insert_default().deadline = Some(deadline);
+        let before = &mut inner.rare.get_or_insert_default().deadline;
+        let before = before.replace(deadline);
+        drop(inner);
+        if let Some(before) = before {
+            before.cancel();
+        }
     }
 
     /// Notifies the handlers that a write without a promise was refused, once until a write is

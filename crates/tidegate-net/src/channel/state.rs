@@ -76,11 +76,14 @@ pub(crate) enum Output {
 
 /// The requested end of the connection. Once there is one, nothing is read and no write is
 /// accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RequestedEnd {
     None,
     /// After everything written so far is sent.
     WhenFlushed,
+    /// Everything is sent and the sending half is closed: when the peer ends, too, or its time for that
+    /// is over.
+    Lingering,
     /// As soon as the running handlers have returned.
     Now,
 }
@@ -141,6 +144,9 @@ impl Flags {
     /// The close drops what is not sent, and resets the connection.
     pub(crate) const ABORTED: Self = Self(1 << 23);
 
+    /// The peer may still be sending when everything is sent: the close waits for its end.
+    pub(crate) const LINGERS: Self = Self(1 << 24);
+
     /// The channel took a write of another channel of its loop, and gets a turn for it at the end
     /// of the task.
     pub(crate) const NEIGHBOUR_WROTE: Self = Self(1 << 20);
@@ -152,7 +158,7 @@ impl Flags {
 
     /// The handlers were notified that a write was refused, and none was accepted since.
     pub(crate) const REFUSAL_REPORTED: Self = Self(1 << 14);
-    /// A write without a promise came after the end, and no flush has reported it yet.
+    /// A write without a promise was refused or came after the end, and no flush has reported it yet.
     pub(crate) const LOST: Self = Self(1 << 15);
     /// The handlers trigger each other without end: nothing that follows from their events is
     /// carried out any more.
@@ -295,11 +301,9 @@ impl State {
             .exactly(ASKED, ASKED.union(READS).union(Flags::HALF_CLOSURE))
     }
 
-    /// Requests an end. An earlier request to end `Now` stays.
+    /// Requests an end. An earlier request that is more urgent stays.
     pub(crate) fn request_end(&mut self, end: RequestedEnd) {
-        if self.end != RequestedEnd::Now {
-            self.end = end;
-        }
+        self.end = self.end.max(end);
         self.flags.clear(READS);
     }
 

@@ -274,6 +274,13 @@ impl HandlerContext<'_> {
         self.parts.io.state.flags.put(Flags::CLOSE_ON_HANG_UP, yes);
     }
 
+    /// Makes [`close_when_flushed`](Self::close_when_flushed) wait for the end of the peer, at most for
+    /// [`LINGER_TIME`](ChannelOptions::LINGER_TIME), even if the channel has not received anything since: for
+    /// a handler which knows that the peer may still be sending.
+    pub fn linger_on_close(&mut self) {
+        self.parts.io.state.flags.set(Flags::LINGERS);
+    }
+
     /// Returns `true` if the channel stays open when the peer closes its sending half.
     pub fn half_closure(&self) -> bool {
         self.parts.io.state.flags.any(Flags::HALF_CLOSURE)

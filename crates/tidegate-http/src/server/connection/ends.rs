@@ -13,7 +13,7 @@ impl<S: Service> Connection<S> {
     pub(crate) fn input_ended<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.now = self.shared.wall.nanos();
         match self.phase {
-            Phase::Lingering => return wire.close_when_flushed(),
+            Phase::Ended => return wire.close_when_flushed(),
             // Requests that were received before may wait for their turn.
             Phase::Open | Phase::Closing if self.undecided.is_some() || self.paused => {
                 self.input_ended = true;
@@ -52,8 +52,8 @@ impl<S: Service> Connection<S> {
 
     /// Handles a drain of the server: an idle connection ends at once, another one with its outstanding
     /// responses. The channel has read before whether a request waits in the socket. The first request
-    /// of a new connection may still be on its way: it has [`Limits::linger`](crate::Limits), from the
-    /// time when the connection was accepted.
+    /// of a new connection may still be on its way: it has `first_request`, from the time
+    /// when the connection was accepted.
     pub(crate) fn drain<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.shared.begin_drain();
         self.draining = true;
@@ -82,7 +82,7 @@ impl<S: Service> Connection<S> {
         self.now = self.shared.wall.nanos();
         // Since the connection was accepted: nothing was received.
         let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
-        let left = self.shared.limits.linger.saturating_sub(waited);
+        let left = self.shared.limits.first_request.saturating_sub(waited);
         if !left.is_zero() {
             self.check_after(left, wire);
         }

@@ -23,11 +23,10 @@
 //! |---|---|---|
 //! | `Open` | yes | the client, the service or a drain asks for the end, or a request is refused |
 //! | `Closing` | no; the body of the last request is still received | the queue is empty |
-//! | `Lingering` | no; received bytes are dropped | the client ends, or the time for it is over |
+//! | `Ended` | no; received bytes are dropped | everything is sent |
 //!
-//! `Lingering` waits for the client only if the client may still be sending: bytes follow the last
-//! request, or its body was not read to its end. Closing the socket at once would reset the
-//! connection, and the client would lose the response (RFC 9112, section 9.6).
+//! The client may still be sending when the last response is sent: bytes follow the last request, or its
+//! body was not read to its end. Then the channel lingers, so that the client does not lose the response.
 
 mod ends;
 mod intake;
@@ -75,7 +74,7 @@ const NO_REQUEST: u64 = u64::MAX;
 enum Phase {
     Open,
     Closing,
-    Lingering,
+    Ended,
 }
 
 /// The state of one connection.
@@ -196,7 +195,7 @@ impl<S: Service> Connection<S> {
 
     /// Ends, when the channel is closed.
     pub(crate) fn closed<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.phase = Phase::Lingering;
+        self.phase = Phase::Ended;
         self.fail_body(BodyError::Closed);
         self.queue.clear();
         self.queue.path = None;
@@ -262,7 +261,7 @@ impl<S: Service> Connection<S> {
             self.now = self.shared.wall.nanos();
         }
         self.tally.received(bytes.len());
-        if self.phase == Phase::Lingering {
+        if self.phase == Phase::Ended {
             return wire.give_back(bytes);
         }
         if wire.is_draining() {
@@ -284,7 +283,7 @@ impl<S: Service> Connection<S> {
         let mut date = ReadDate::new(self.now);
         self.advancing = true;
         let stop = loop {
-            if self.decoder.in_body() && self.phase != Phase::Lingering {
+            if self.decoder.in_body() && self.phase != Phase::Ended {
                 match self.take_body(&mut input, wire) {
                     None => continue,
                     Some(stop) => break stop,
@@ -340,7 +339,7 @@ impl<S: Service> Connection<S> {
         if self.phase == Phase::Closing {
             self.end_if_done(wire);
         }
-        if ended && self.phase != Phase::Lingering {
+        if ended && self.phase != Phase::Ended {
             self.end_input(wire);
         }
     }
@@ -387,7 +386,7 @@ impl<S: Service> Connection<S> {
 
     /// Goes on with what was kept, if the reason to wait is gone.
     pub(crate) fn resume<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        if self.paused && !self.body_paused && self.phase != Phase::Lingering {
+        if self.paused && !self.body_paused && self.phase != Phase::Ended {
             let kept = std::mem::take(&mut self.kept);
             self.advance(Received::joined(kept), wire);
         }

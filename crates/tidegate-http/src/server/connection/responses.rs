@@ -305,7 +305,7 @@ impl<S: Service> Connection<S> {
         self.fail_body(BodyError::Closed);
         match &self.channel {
             Some(channel) if reset => {
-                self.phase = Phase::Lingering;
+                self.phase = Phase::Ended;
                 drop(channel.abort());
             }
             _ => self.end_behind_responses(wire),
@@ -348,14 +348,12 @@ impl<S: Service> Connection<S> {
     /// Ends the connection behind what was written: in stages, if the client may still be sending. A
     /// close with received bytes in the socket would reset what the client has not read.
     fn end_behind_responses<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        let lingers = self.has_to_linger();
-        self.phase = Phase::Lingering;
-        if !lingers {
-            return wire.close_when_flushed();
+        if self.has_to_linger() {
+            self.forget_kept(wire);
+            wire.linger_on_close();
         }
-        self.forget_kept(wire);
-        self.paused_by(false, wire);
-        wire.shutdown_output();
+        self.phase = Phase::Ended;
+        wire.close_when_flushed();
     }
 
     /// Returns `true` if the client may still be sending when the last response is sent.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::internal::{as_nanos, contain};
+use tidegate_net::ChannelOptions;
 use tidegate_net::internal::StreamRoom;
 
 use super::{Connection, Phase};
@@ -28,7 +29,7 @@ pub(super) enum Waits {
     Body,
     /// For the service, or for the client to take the response.
     Response,
-    /// For the client to end a connection that the server has ended.
+    /// For the end of a connection that the server has ended: the client has to take the rest first.
     End,
     /// A head has just ended: the deadline is still that of the head, whatever comes next.
     Undecided,
@@ -146,7 +147,7 @@ impl<S: Service> Connection<S> {
 
     pub(super) fn waits_for(&self) -> Waits {
         match self.phase {
-            Phase::Lingering => Waits::End,
+            Phase::Ended => Waits::End,
             _ if self.decoder.in_body() && !self.body_paused => Waits::Body,
             // Kept bytes of a connection that has stopped reading are no slow head.
             _ if !self.queue.is_empty() || self.paused => Waits::Response,
@@ -160,12 +161,13 @@ impl<S: Service> Connection<S> {
         let limits = &self.shared.limits;
         match self.waits {
             // For the first request: other idle connections have ended.
-            Waits::Idle if self.draining => limits.linger.min(limits.idle),
+            Waits::Idle if self.draining => limits.first_request.min(limits.idle),
             Waits::Idle | Waits::Undecided => limits.idle,
             Waits::Head => limits.head_time,
             Waits::Body => limits.body_time,
             Waits::Response => limits.send_time,
-            Waits::End => limits.linger,
+            // The channel lingers as long, and no handler holds the end back for longer.
+            Waits::End => ChannelOptions::LINGER_TIME,
         }
     }
 
@@ -195,7 +197,7 @@ impl<S: Service> Connection<S> {
                 return self.settle(wire);
             }
             (Waits::Idle, None) if rest.is_zero() => {
-                self.phase = Phase::Lingering;
+                self.phase = Phase::Ended;
                 return wire.close_when_flushed();
             }
             (Waits::End, None) if rest.is_zero() => return wire.close(),
