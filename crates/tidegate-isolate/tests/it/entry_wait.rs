@@ -1,4 +1,4 @@
-//! Entries that wait for a permit, for handlers on an executor.
+//! Entries that wait for a permit, for handlers on an event loop.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

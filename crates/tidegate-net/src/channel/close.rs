@@ -46,8 +46,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.close(cause, io_context);
     }
 
-    /// Closes the channel: accepts no more writes, drops the socket, completes all waiters, then
-    /// notifies the handlers.
+    /// Closes the channel: accepts no more writes, drops the socket, completes the waiters, then
+    /// notifies and removes the handlers, and then completes the end.
     pub(super) fn close(&mut self, cause: Option<Failure>, io_context: &mut IoContext) {
         let life = std::mem::replace(&mut self.state_mut().life, Life::Closed);
         let io = self.pipeline.io_mut();
@@ -63,7 +63,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.transport = Transport::Gone;
         self.early = None;
         io.end_deadlines();
-        io.shared.finish(cause.clone());
+        io.shared.close(cause.clone());
         self.refuse_message(cause.clone());
         let io = self.pipeline.io_mut();
         // Usually nothing is left that has to fail, and no error is made.
@@ -87,6 +87,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             self.pipeline.fire(InEvent::Inactive);
         }
         self.pipeline.end();
+        self.shared().end();
         io_context
             .counters
             .unread

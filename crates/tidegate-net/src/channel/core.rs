@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::SignalBlock;
 use tidegate_core::internal::trace::{self, Span};
 use tidegate_core::{Blocking, Dump};
@@ -534,6 +535,10 @@ impl<P: ChannelPipeline> IoSource for ChannelCore<P> {
 
     fn blocking(&self) -> Blocking {
         self.pipeline.blocking()
+    }
+
+    fn place(&self) -> Option<ExecutorId> {
+        self.shared().place()
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `spare_requests`, `pending`,
 //!   `waiters`, `server_memory`, `server_connections`: settings, events, requests from other threads, and accounting.
+//! * `home`, `end`: where a channel lives and is waited for, and its end.
 //! * `shared`: state that handles and the loop share, with `delivery` for its signal and `of_server` for what a server needs of
 //!   its channels; `handle`: the public [`Channel`]; `held_input`, `input_end`,
 //!   `stream_room`.
@@ -24,12 +25,14 @@ mod datagram;
 mod deadlines;
 mod delivery;
 mod dump;
+mod end;
 mod event;
 mod fast_path;
 mod file_range;
 mod flush;
 mod handle;
 mod held_input;
+mod home;
 mod input_end;
 mod io;
 mod linger;
@@ -74,6 +77,7 @@ pub use self::file_range::FileRange;
 pub use self::handle::Channel;
 pub(crate) use self::handle::ring_timer;
 pub use self::held_input::HeldInput;
+pub(crate) use self::home::Home;
 #[cfg(feature = "tls")]
 pub(crate) use self::input_end::InputEnd;
 #[cfg(feature = "handlers")]
@@ -84,7 +88,7 @@ pub use self::options::ChannelOptions;
 pub use self::peer_progress::PeerProgress;
 pub(crate) use self::pipeline::ChannelPipeline;
 pub(crate) use self::server_connections::{LimitReached, ServerConnections, ServerLimits};
-pub(crate) use self::shared::{Home, Shared};
+pub(crate) use self::shared::Shared;
 pub(crate) use self::start::{Connecting, Start};
 pub(crate) use self::state::Flags;
 pub use self::stream_room::StreamRoom;

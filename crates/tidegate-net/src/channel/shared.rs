@@ -11,12 +11,15 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::{SignalBlock, discard_all, lock};
 use tidegate_core::{Executor, Unhandled};
-use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_with_error};
+use tidegate_promise::{Completion, Failure, Promise, SharedCompletion};
 
 use super::channel_request::{ChannelRequest, refuse};
+use super::end::End;
 use super::event::InEvent;
+use super::home::{Home, WaitHome};
 use super::options::ChannelOptions;
 use super::pending::Pending;
 use super::server_connections::ServerConnections;
@@ -52,7 +55,7 @@ pub(crate) struct Shared {
     token: AtomicU64,
     executor: Arc<dyn Executor>,
     /// The link to its loop, if that is a roaming one.
-    roam: Option<Arc<RoamingShared>>,
+    roam: Option<Arc<WaitHome>>,
     options: Arc<ChannelOptions>,
     peer: Option<SocketAddr>,
     local: Option<SocketAddr>,
@@ -72,7 +75,6 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct Inner {
     requests: Vec<ChannelRequest>,
-
     end: End,
     rare: Option<Box<Rare>>,
 }
@@ -116,23 +118,6 @@ impl Inner {
     }
 }
 
-/// The loop of a channel.
-#[derive(Clone)]
-pub(crate) struct Home {
-    pub(crate) executor: Arc<dyn Executor>,
-    /// The link to it, if it is a roaming loop.
-    pub(crate) roam: Option<Arc<RoamingShared>>,
-}
-
-#[derive(Default)]
-enum End {
-    /// Open, and no completion was requested yet.
-    #[default]
-    Unasked,
-    Asked(Promise<()>, SharedCompletion<()>),
-    Over(Option<Failure>, Option<SharedCompletion<()>>),
-}
-
 impl Shared {
     pub(crate) fn new(
         home: Home,
@@ -140,10 +125,15 @@ impl Shared {
         (local, peer): (Option<SocketAddr>, Option<SocketAddr>),
         origin: Option<Arc<ServerConnections>>,
     ) -> Arc<SignalBlock<Self>> {
+        let Home { mut executor, roam } = home;
+        let roam = roam.map(|roam| WaitHome::new(Arc::clone(&executor), roam));
+        if let Some(home) = &roam {
+            executor = Arc::clone(home) as _;
+        }
         let block = SignalBlock::new(Self {
             token: AtomicU64::new(0),
-            executor: home.executor,
-            roam: home.roam,
+            executor,
+            roam,
             options,
             peer,
             local,
@@ -169,7 +159,12 @@ impl Shared {
     }
 
     pub(crate) fn roam(&self) -> Option<&Arc<RoamingShared>> {
-        self.roam.as_ref()
+        self.roam.as_ref().map(|home| home.roam())
+    }
+
+    /// Returns the place of the channel in the wait record, if its loop is a roaming one.
+    pub(crate) fn place(&self) -> Option<ExecutorId> {
+        self.roam.as_ref().map(|home| home.place())
     }
 
     pub(crate) fn options(&self) -> Arc<ChannelOptions> {
@@ -320,7 +315,7 @@ impl Shared {
         let (mut exceeded, mut excess) = (None, false);
         {
             let mut inner = block.lock();
-            if matches!(inner.end, End::Over(..)) {
+            if inner.end.is_closed() {
                 drop(inner);
                 return Err(request);
             }
@@ -362,7 +357,7 @@ impl Shared {
     /// writable or closed.
     pub(crate) fn wait_for_room(&self, promise: Promise<()>) -> Result<(), Promise<()>> {
         let mut inner = self.lock();
-        if self.is_writable() || matches!(inner.end, End::Over(..)) {
+        if self.is_writable() || inner.end.is_closed() {
             return Err(promise);
         }
         let abandoned = inner.rare.get_or_insert_default().writers.add(promise);
@@ -460,33 +455,17 @@ impl Shared {
 
     /// Returns the completion of the channel's end.
     pub(crate) fn closed(&self) -> SharedCompletion<()> {
-        let mut inner = self.lock();
-        match &mut inner.end {
-            End::Asked(_, closed) => closed.clone(),
-            End::Over(_, Some(closed)) => closed.clone(),
-            End::Over(_, none) => {
-                let (promise, closed) = new_end();
-                let _ = promise.succeed(());
-                none.insert(closed).clone()
-            }
-            unasked @ End::Unasked => {
-                let (promise, closed) = new_end();
-                *unasked = End::Asked(promise, closed.clone());
-                closed
-            }
-        }
+        let home = || self.roam.as_ref().map(|home| home.of_end());
+        self.lock().end.completion(home)
     }
 
     /// Returns the cause of the close, if the channel was closed because of an error.
     pub(crate) fn close_cause(&self) -> Option<Failure> {
-        match &self.lock().end {
-            End::Over(cause, _) => cause.clone(),
-            _ => None,
-        }
+        self.lock().end.cause()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(self.lock().end, End::Over(..))
+        self.lock().end.is_closed()
     }
 
     /// Reports an error of the channel to the hook for unhandled errors.
@@ -500,15 +479,30 @@ impl Shared {
         self.executor.unhandled(&what);
     }
 
-    /// Marks the channel as closed, completes its waiters and refuses its queued requests.
+    /// Marks the channel as closed, completes its waiters and refuses its queued requests. No handler is
+    /// left.
     pub(crate) fn finish(&self, cause: Option<Failure>) {
+        self.close(cause);
+        self.end();
+    }
+
+    /// Completes [`Shared::closed`]: no handler of the closed channel is left.
+    pub(super) fn end(&self) {
+        let promise = self.lock().end.end();
+        if let Some(promise) = promise {
+            let _ = promise.succeed(());
+        }
+    }
+
+    /// Marks the channel as closed, completes its waiters, except for those of [`Shared::closed`], and
+    /// refuses its queued requests.
+    pub(super) fn close(&self, cause: Option<Failure>) {
         self.set_active(false);
         self.writable.store(false, Ordering::Relaxed);
         let mut inner = self.lock();
-        if matches!(inner.end, End::Over(..)) {
+        if !inner.end.close(cause.clone()) {
             return;
         }
-        let end = std::mem::replace(&mut inner.end, End::Over(cause.clone(), None));
         let left = std::mem::take(&mut inner.requests);
         // Nothing is pending any more, and nothing more is accepted.
         self.has_requests.store(false, Ordering::Relaxed);
@@ -518,13 +512,6 @@ impl Shared {
         let deadline = inner.take_deadline();
         let rare = inner.rare.as_deref_mut();
         let charge = rare.and_then(|rare| rare.charge.take());
-        let promise = match end {
-            End::Asked(promise, closed) => {
-                inner.end = End::Over(cause.clone(), Some(closed));
-                Some(promise)
-            }
-            _ => None,
-        };
         drop(inner);
         // Before the waiters, so that they find the connection no longer counted.
         self.leave_memory(charge);
@@ -533,9 +520,6 @@ impl Shared {
         }
         if let Some(deadline) = deadline {
             deadline.cancel();
-        }
-        if let Some(promise) = promise {
-            let _ = promise.succeed(());
         }
         for one in waiting {
             let _ = one.fail(Failure::new(NetError::Closed(cause.clone())));
@@ -556,15 +540,6 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         lock(&self.inner)
     }
-}
-
-fn new_end() -> (Promise<()>, SharedCompletion<()>) {
-    let (promise, completion) = promise_with_error();
-    promise.set_uncancellable();
-    let Ok(closed) = completion.share() else {
-        unreachable!("a new completion was not taken");
-    };
-    (promise, closed)
 }
 
 impl Drop for Shared {

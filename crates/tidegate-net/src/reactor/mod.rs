@@ -37,5 +37,5 @@ pub(crate) use self::poll_driver::PollDriver;
 pub(crate) use self::polling::FAILURES;
 #[cfg(feature = "roaming")]
 pub(crate) use self::roaming::RoamingDriver;
-pub(crate) use self::roaming::{OnRegistered, RoamingShared, Update};
+pub(crate) use self::roaming::{OnRegistered, RoamingShared, Update, running_place};
 pub(crate) use self::source::{IoHandle, IoSource, Next};

@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::contain;
 use tidegate_core::{Blocking, Dump};
 
@@ -54,6 +55,12 @@ pub(crate) trait IoSource: Batched {
     /// Returns whether the source may block the thread that runs it.
     fn blocking(&self) -> Blocking {
         Blocking::Never
+    }
+
+    /// Returns the place of the source in the wait record, if threads can wait for it while another
+    /// thread runs it.
+    fn place(&self) -> Option<ExecutorId> {
+        None
     }
 }
 

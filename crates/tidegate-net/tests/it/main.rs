@@ -35,6 +35,7 @@ mod hang_ups;
 mod hostile_sources;
 #[cfg(feature = "tls")]
 mod input_ends;
+mod lingering;
 mod local_network;
 mod local_stream;
 mod memory;

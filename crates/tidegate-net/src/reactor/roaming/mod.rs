@@ -18,4 +18,5 @@ mod updates;
 
 #[cfg(feature = "roaming")]
 pub(crate) use self::driver::RoamingDriver;
+pub(crate) use self::roaming_task::running_place;
 pub(crate) use self::updates::{OnRegistered, RoamingShared, Update};

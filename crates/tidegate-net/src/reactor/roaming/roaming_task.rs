@@ -14,9 +14,11 @@
 //!   forgotten.
 //! * No user code runs under the lock.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::{PlainTask, contain, lock};
 use tidegate_core::{Blocking, CaughtPanic, Task};
 use tidegate_pool::internal::run_task_of;
@@ -25,6 +27,16 @@ use super::super::io_context::IoContext;
 use super::super::source::{Next, close_and_drop};
 use super::updates::{RoamingShared, RoamingSource, Update};
 use crate::sys::{PIECES, Ready};
+
+thread_local! {
+    /// The place in the wait record of the source that this thread runs.
+    static RUNNING: Cell<Option<ExecutorId>> = const { Cell::new(None) };
+}
+
+/// Returns the place in the wait record of the source that this thread runs, if it has one.
+pub(crate) fn running_place() -> Option<ExecutorId> {
+    RUNNING.try_with(Cell::get).ok().flatten()
+}
 
 /// The sources of one task. Reused for the next events.
 pub(crate) struct RoamingTask {
@@ -206,10 +218,13 @@ fn run_all(
     let mut now = Some(first);
     while let Some(mut traveller) = now {
         let Traveller { ready, source } = &mut traveller;
+        let place = source.as_ref().and_then(|source| source.place());
+        let before = RUNNING.replace(place);
         let handled = contain(|| match source {
             Some(source) => source.ready(ready.readiness, io_context),
             None => Next::Leave,
         });
+        RUNNING.set(before);
         let next = *handled.as_ref().unwrap_or(&Next::Leave);
         let gone = match next {
             // Its drop may be user code: here it does not hold up the loop.

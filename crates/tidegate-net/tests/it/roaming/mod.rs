@@ -1,5 +1,6 @@
 //! Channels of roaming event loops over a pool, with real sockets and with manual clocks.
 
+mod own_channel;
 mod own_strategy;
 mod scarce;
 mod sockets;
