@@ -33,6 +33,8 @@ pub(crate) struct ServerLimits {
 pub(crate) enum LimitReached {
     Connections,
     PerPeer,
+    /// Its event loop took no more work: its queue was full, or it has ended.
+    EventLoop,
 }
 
 /// State that the connections of one server share.
@@ -42,6 +44,9 @@ pub(crate) struct ServerConnections {
     /// What the connections hold, if there is a cap.
     memory: Option<Arc<ServerMemory>>,
     live: AtomicUsize,
+    /// Connections that no limit of the server has refused.
+    reserved: AtomicU64,
+    /// Those of them that have reached their event loops.
     accepted: AtomicU64,
     /// Open connections by peer address. Used only if their number is limited.
     peers: Mutex<HashMap<IpAddr, usize>>,
@@ -49,6 +54,8 @@ pub(crate) struct ServerConnections {
     refused_in_total: AtomicU64,
     /// Connections that were refused because of the limit per address.
     refused_per_peer: AtomicU64,
+    /// Connections that their event loops have refused.
+    refused_by_loop: AtomicU64,
     /// Listeners that may still accept.
     listeners: AtomicUsize,
     /// A drain was announced.
@@ -104,7 +111,26 @@ impl ServerConnections {
         match limit {
             LimitReached::Connections => self.refused_in_total.load(Ordering::Relaxed),
             LimitReached::PerPeer => self.refused_per_peer.load(Ordering::Relaxed),
+            LimitReached::EventLoop => self.refused_by_loop.load(Ordering::Relaxed),
         }
+    }
+
+    /// Returns how many connections were admitted, including those on their way to their event loops.
+    pub(crate) fn admitted(&self) -> u64 {
+        let refused = self.refused(LimitReached::EventLoop);
+        self.reserved
+            .load(Ordering::Relaxed)
+            .saturating_sub(refused)
+    }
+
+    /// Counts a connection that has reached its event loop.
+    pub(crate) fn count_accepted(&self) {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a connection that its event loop has refused.
+    pub(crate) fn count_refused_by_loop(&self) {
+        self.refused_by_loop.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a connection of `peer`, unless a limit is reached.
@@ -141,7 +167,7 @@ impl ServerConnections {
             self.refused_in_total.fetch_add(1, Ordering::Relaxed);
             return Err(LimitReached::Connections);
         }
-        self.accepted.fetch_add(1, Ordering::Relaxed);
+        self.reserved.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -255,7 +281,7 @@ mod tests {
         let refused = [LimitReached::Connections, LimitReached::PerPeer];
         let refused: u64 = refused.iter().map(|limit| server.refused(*limit)).sum();
         assert_eq!(refused, 340);
-        assert_eq!(server.accepted(), 60);
+        assert_eq!((server.admitted(), server.accepted()), (60, 0));
     }
 
     #[test]

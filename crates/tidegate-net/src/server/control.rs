@@ -112,6 +112,7 @@ impl Server {
             accepted: origin.accepted(),
             refused_in_total: origin.refused(LimitReached::Connections),
             refused_per_peer: origin.refused(LimitReached::PerPeer),
+            refused_by_loop: origin.refused(LimitReached::EventLoop),
             held_bytes: memory.map_or(0, |memory| memory.total()),
             closed_for_memory: memory.map_or(0, |memory| memory.closed()),
         }
@@ -140,6 +141,7 @@ impl Server {
             .fact("accepted", metrics.accepted)
             .fact("refused_in_total", metrics.refused_in_total)
             .fact("refused_per_peer", metrics.refused_per_peer)
+            .fact("refused_by_loop", metrics.refused_by_loop)
             .fact("held_bytes", metrics.held_bytes)
             .fact("closed_for_memory", metrics.closed_for_memory)
     }

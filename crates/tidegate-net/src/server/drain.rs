@@ -175,7 +175,7 @@ pub(crate) fn drain(
     // The drain begins here and cannot be cancelled: the `Draining` events cannot be taken back.
     promise.set_uncancellable();
     let promise = promise.share();
-    let (open, accepted) = (origin.live(), origin.accepted());
+    let (open, admitted) = (origin.live(), origin.admitted());
     let cut = Arc::<Mutex<Vec<String>>>::default();
     let empty = origin.on_empty();
     let mut timers = Vec::new();
@@ -201,7 +201,7 @@ pub(crate) fn drain(
     let drain = Arc::new(Drain {
         origin: Arc::clone(origin),
         open,
-        accepted,
+        admitted,
         cut,
         promise,
     });
@@ -222,10 +222,10 @@ pub(crate) fn drain(
 /// A drain in progress.
 struct Drain {
     origin: Arc<ServerConnections>,
-    /// The number of open connections when the drain began, and of all connections accepted by
+    /// The number of open connections when the drain began, and of all connections admitted by
     /// then.
     open: usize,
-    accepted: u64,
+    admitted: u64,
     cut: Arc<Mutex<Vec<String>>>,
     promise: SharedPromise<DrainReport>,
 }
@@ -233,7 +233,7 @@ struct Drain {
 impl Drain {
     /// Completes the drain with a report. Only the first call has an effect.
     fn report(&self, held: usize) {
-        let since = self.origin.accepted() - self.accepted;
+        let since = self.origin.admitted().saturating_sub(self.admitted);
         let open = self.open + usize::try_from(since).unwrap_or(0);
         let cut = std::mem::take(&mut *lock(&self.cut));
         let _ = self.promise.try_succeed(DrainReport {

@@ -104,6 +104,8 @@ impl<P: ChannelPlacement> ConnectionLoops for GroupChildren<P> {
         }
         // If the task is refused, dropping it closes the connection and counts it out.
         if let Err(refused) = child.run(place_connection) {
+            accepting.config.port.origin().count_refused_by_loop();
+            accepting.trace_refusal(LimitReached::EventLoop);
             let (name, why) = (child.home.name(), refused.why());
             let peer = peer.map_or_else(|| "a client".to_owned(), |peer| peer.to_string());
             accepting.report(&format_args!(
@@ -460,7 +462,7 @@ impl AcceptedConnection {
 
     /// Hands the count over to the channel, which counts itself out.
     fn settle(mut self) -> Option<Arc<ServerConnections>> {
-        self.origin.take()
+        self.origin.take().inspect(|origin| origin.count_accepted())
     }
 }
 

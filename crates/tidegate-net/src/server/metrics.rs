@@ -34,6 +34,9 @@ pub struct ServerMetrics {
     /// Connections refused because of
     /// [`max_connections_per_peer`](crate::ServerBuilder::max_connections_per_peer).
     pub refused_per_peer: u64,
+    /// Connections refused because their event loop took no more work: its queue was full, or it had
+    /// ended.
+    pub refused_by_loop: u64,
     /// Bytes that the connections hold: see [`max_memory`](crate::ServerBuilder::max_memory). 0
     /// without that limit, since they are not counted then.
     pub held_bytes: usize,
@@ -59,6 +62,7 @@ impl fmt::Display for ServerMetrics {
         for (name, figure) in [
             ("refused in total", self.refused_in_total),
             ("refused per peer", self.refused_per_peer),
+            ("refused by its loop", self.refused_by_loop),
             ("held bytes", self.held_bytes as u64),
             ("closed for memory", self.closed_for_memory),
         ] {
@@ -105,9 +109,10 @@ impl Collect for Server {
         for (reason, refused) in [
             ("max_connections", metrics.refused_in_total),
             ("max_connections_per_peer", metrics.refused_per_peer),
+            ("event_loop", metrics.refused_by_loop),
             ("max_memory", metrics.closed_for_memory),
         ] {
-            let help = "Connections that were closed because of a limit of the server.";
+            let help = "Connections that a limit of the server or a full event loop has closed.";
             let metric = Metric::new("tidegate_server_refused", help);
             let labels = [("server", address), ("reason", reason)];
             visitor.counter(metric, &labels, refused as f64);

@@ -76,6 +76,7 @@ impl ServerShared {
             LimitReached::PerPeer => {
                 "too many connections of one address (`max_connections_per_peer`)"
             }
+            LimitReached::EventLoop => "the event loop takes no more work (`bound`)",
         };
         trace::refused(&self.refusals, now, "server", &self.place, &reason);
     }

@@ -397,6 +397,7 @@ fn the_metrics_of_a_server_are_exported() {
         ("tidegate_server_accepted", 1.0),
         ("tidegate_server_refused max_connections", 1.0),
         ("tidegate_server_refused max_connections_per_peer", 0.0),
+        ("tidegate_server_refused event_loop", 0.0),
         ("tidegate_server_refused max_memory", 0.0),
     ];
     let expected = expected.map(|(name, value)| (name.to_owned(), value));
@@ -432,5 +433,5 @@ fn the_label_of_a_server_on_a_unix_socket_is_its_path() {
     std::fs::remove_file(&path).unwrap();
     let path = path.display().to_string();
     assert!(labels.0.iter().all(|label| *label == path), "{labels:?}");
-    assert_eq!(labels.0.len(), 8);
+    assert_eq!(labels.0.len(), 9);
 }

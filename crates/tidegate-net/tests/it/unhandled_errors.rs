@@ -13,7 +13,7 @@ use tidegate_net::{
     OutboundContext, PipelineBuilder, Server,
 };
 use tidegate_pool::WorkerPool;
-use tidegate_testkit::{Gate, Log, Stop, has};
+use tidegate_testkit::{Gate, Log, Stop, has, until};
 
 use crate::acts::Acts;
 use crate::{Echo, dial, serve};
@@ -128,7 +128,7 @@ fn a_client_that_was_idle_for_too_long_is_named() {
 }
 
 #[test]
-fn a_connection_that_a_full_loop_refuses_is_named() {
+fn a_connection_that_a_full_loop_refuses_is_named_and_counted() {
     let (hook, log) = hook();
     let loops = NetGroup::builder("io").loops(2).bound(16).report_to(hook);
     let group = loops.build().unwrap();
@@ -146,6 +146,9 @@ fn a_connection_that_a_full_loop_refuses_is_named() {
     let named = |client: &&TcpStream| received.contains(&client.local_addr().unwrap().to_string());
     let mut refused = clients.iter().find(named).unwrap();
     assert_eq!(refused.read(&mut [0; 8]).unwrap(), 0);
+    until("the other one is accepted", || server.accepted() > 0);
+    let metrics = server.metrics();
+    assert_eq!((metrics.accepted, metrics.refused_by_loop), (1, 1));
     stop.go_on();
 }
 
