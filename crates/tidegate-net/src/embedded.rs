@@ -11,7 +11,7 @@ use tidegate_loop::{EventLoop, ManualLoop};
 use tidegate_promise::Failure;
 
 use crate::channel::{
-    Channel, ChannelCore, ChannelOptions, ChannelRequest, Home, Record, Shared, Start,
+    Channel, ChannelCore, ChannelOptions, ChannelRequest, Home, Peer, Record, Shared, Start,
     TestTransport, Transport,
 };
 use crate::message::{Message, Msg};
@@ -92,7 +92,7 @@ impl EmbeddedChannel {
             executor: home.executor(),
             roam: None,
         };
-        let shared = Shared::new(of_channel, Arc::new(options), (None, None), None);
+        let shared = Shared::new(of_channel, Arc::new(options), (None, Peer::Unknown), None);
         let channel = Channel::of(Arc::clone(&shared));
         let test_transport = Arc::<TestTransport>::default();
         let own = Arc::clone(&test_transport);

@@ -34,6 +34,9 @@ pub enum NetError {
         /// The cap.
         cap: usize,
     },
+    /// An earlier write was refused and had no completion to fail. The error event that the handlers got
+    /// for it has the reason.
+    WriteLost,
     /// A file that was being sent is shorter than the range that was written.
     FileTruncated {
         /// How many bytes of the range are missing.
@@ -197,6 +200,9 @@ impl NetError {
                 "the write queue of the channel is full: a write of {size} bytes is refused, \
                  {pending} bytes wait to be sent and the cap is {cap}; wait until the \
                  channel is writable, write less at once, or raise the cap"
+            ),
+            Self::WriteLost => f.write_str(
+                "an earlier write was refused; write with a completion to learn which one, and why",
             ),
             Self::FileTruncated { missing } => write!(
                 f,
@@ -394,6 +400,15 @@ impl From<NetError> for Failure {
     fn from(why: NetError) -> Self {
         Self::new(why)
     }
+}
+
+/// Returns `true` if an error only says that the peer has dropped the connection.
+pub(crate) fn peer_has_left(why: &Failure) -> bool {
+    let error = why.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(
+        error,
+        Some(io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+    )
 }
 
 /// Adds what was tried to `why`: "cannot connect to 127.0.0.1:80: Connection refused". Keeps the

@@ -168,7 +168,7 @@ impl HttpServer {
 /// What the [server below](HttpServer::server) counts is described by itself.
 impl Collect for HttpServer {
     fn collect(&self, visitor: &mut dyn MetricVisitor) {
-        let address = self.local_addr().to_string();
+        let address = self.server.place().to_owned();
         self.shared.counters.collect(&address, visitor);
     }
 }

@@ -1,7 +1,5 @@
 //! The state of a channel for a dump.
 
-use std::net::SocketAddr;
-
 use tidegate_core::Dump;
 use tidegate_core::internal::SignalBlock;
 
@@ -38,10 +36,8 @@ impl Shared {
     /// Returns what any thread can read of the channel, for a dump.
     #[cold]
     fn describe(&self, name: &str, state: &'static str) -> Dump {
-        let peer = self.peer_addr();
-        let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
         Dump::new("connection", name)
-            .fact("peer", peer)
+            .fact("peer", self.peer().to_string())
             .fact("state", state)
             .fact("pending_bytes", self.pending())
             .fact("writable", self.is_writable())
@@ -49,8 +45,8 @@ impl Shared {
 }
 
 impl IoHandle for SignalBlock<Shared> {
-    fn peer_addr(&self) -> Option<SocketAddr> {
-        Shared::peer_addr(self)
+    fn peer_name(&self) -> String {
+        Shared::peer(self).to_string()
     }
 
     fn dump(&self, name: &str) -> Dump {

@@ -113,11 +113,20 @@ impl Channel {
     }
 
     /// Sends what was written so far. The completion succeeds when the operating system has taken
-    /// all of it that the handlers did not hold back. It fails if data was lost or was written
-    /// after the end.
+    /// all of it that the handlers did not hold back. It fails if a write without a completion was
+    /// refused or came after the end, and no flush has failed for that yet.
     pub fn flush_with(&self) -> Completion<()> {
         let (promise, done) = self.new_promise();
-        self.post(ChannelRequest::Flush(Some(promise)));
+        if self.shared.set_flag(flag::LOST, false) {
+            self.flush();
+            let why = match self.shared.refuses_writes() {
+                true => NetError::Closed(self.close_cause()),
+                false => NetError::WriteLost,
+            };
+            let _ = promise.fail(Failure::new(why));
+        } else {
+            self.post(ChannelRequest::Flush(Some(promise)));
+        }
         done
     }
 
@@ -245,8 +254,8 @@ impl Channel {
         done
     }
 
-    /// Returns a completion that succeeds when the channel is closed, for any reason. Only the
-    /// channel can complete it.
+    /// Returns a completion that succeeds when the channel is closed, for any reason, and its handlers
+    /// were notified and removed. Only the channel can complete it.
     pub fn closed(&self) -> SharedCompletion<()> {
         self.shared.closed()
     }
@@ -323,7 +332,7 @@ impl Channel {
 
     /// Returns the address of the peer, if there is one.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
-        self.shared.peer_addr()
+        self.shared.peer().address()
     }
 
     /// Returns the local address, if there is one.
@@ -421,12 +430,15 @@ impl Channel {
     /// Reports a write that the channel does not take.
     #[cold]
     fn refuse_write(&self, request: ChannelRequest) {
-        if self.shared.refuses_writes() {
-            return refuse(request, self.close_cause().as_ref());
-        }
         let ChannelRequest::Write(message, promise) = request else {
             unreachable!("only writes are posted here");
         };
+        if promise.is_none() {
+            self.shared.set_flag(flag::LOST, true);
+        }
+        if self.shared.refuses_writes() {
+            return refuse_write(message, promise, NetError::Closed(self.close_cause()));
+        }
         let size = message.size() + ENTRY_OVERHEAD;
         let (pending, cap) = (self.shared.pending(), self.shared.cap());
         let why = NetError::WriteQueueFull { size, pending, cap };
@@ -472,7 +484,7 @@ impl Hash for Channel {
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channel")
-            .field("peer", &self.peer_addr())
+            .field("peer", &format_args!("{}", self.shared.peer()))
             .field("active", &self.is_active())
             .finish_non_exhaustive()
     }

@@ -451,11 +451,13 @@ impl ChannelIo {
     pub(crate) fn why_late(&self) -> NetError {
         match self.state.is_closed() || self.state.ends() {
             true => NetError::Closed(self.close_cause.clone()),
+            false if self.state.takes_writes() => NetError::WriteLost,
             false => NetError::OutputShut,
         }
     }
 
-    /// Records that a write without a promise came too late: the next flush with a promise fails.
+    /// Records that a write without a promise was refused or came too late: the next flush with a
+    /// promise fails.
     pub(crate) fn mark_lost_write(&mut self) {
         self.state.flags.set(Flags::LOST);
     }

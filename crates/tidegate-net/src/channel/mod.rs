@@ -4,7 +4,7 @@
 //!
 //! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `spare_requests`, `pending`,
 //!   `waiters`, `server_memory`, `server_connections`: settings, events, requests from other threads, and accounting.
-//! * `home`, `end`: where a channel lives and is waited for, and its end.
+//! * `peer`, `home`, `end`: the other end; where a channel lives and is waited for; its end.
 //! * `shared`: state that handles and the loop share, with `delivery` for its signal and `of_server` for what a server needs of
 //!   its channels; `handle`: the public [`Channel`]; `held_input`, `input_end`,
 //!   `stream_room`.
@@ -43,6 +43,7 @@ mod message_tests;
 mod neighbour;
 mod of_server;
 mod options;
+mod peer;
 mod peer_progress;
 mod pending;
 mod pipeline;
@@ -85,6 +86,7 @@ pub(crate) use self::input_end::ends_input;
 pub(crate) use self::io::{ChannelIo, Record};
 pub(crate) use self::local::{LocalEnd, local_ends};
 pub use self::options::ChannelOptions;
+pub(crate) use self::peer::Peer;
 pub use self::peer_progress::PeerProgress;
 pub(crate) use self::pipeline::ChannelPipeline;
 pub(crate) use self::server_connections::{LimitReached, ServerConnections, ServerLimits};

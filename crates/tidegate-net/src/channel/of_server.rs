@@ -1,7 +1,6 @@
 //! What the server of a channel needs of it: notices of a drain, and the memory that the channel
 //! uses.
 
-use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -11,7 +10,7 @@ use tidegate_promise::Failure;
 use super::channel_request::ChannelRequest;
 use super::server_memory::{Charge, Exceeded, MemoryUser};
 use super::shared::{Shared, flag};
-use crate::errors::NetError;
+use crate::errors::{NetError, peer_has_left};
 
 impl Shared {
     /// Returns `true` on the first call: handlers are notified of a drain once.
@@ -34,12 +33,7 @@ impl Shared {
     /// has asked for that, so it is nobody's error. The writes that are lost fail with it.
     #[cold]
     pub(crate) fn is_departure(&self, why: &Failure) -> bool {
-        let error = why.downcast_ref::<io::Error>().map(io::Error::kind);
-        let has_left = matches!(
-            error,
-            Some(io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
-        );
-        has_left && self.is_draining()
+        peer_has_left(why) && self.is_draining()
     }
 
     /// Begins to count the memory of the channel, if its server has a cap.

@@ -21,6 +21,7 @@ use super::end::End;
 use super::event::InEvent;
 use super::home::{Home, WaitHome};
 use super::options::ChannelOptions;
+use super::peer::Peer;
 use super::pending::Pending;
 use super::server_connections::ServerConnections;
 use super::server_memory::Charge;
@@ -47,6 +48,8 @@ pub(super) mod flag {
     pub(in crate::channel) const ANNOUNCED: u8 = 16;
     /// The loop is to be told that a writer has seen the channel unwritable.
     pub(in crate::channel) const SEEN_UNWRITABLE: u8 = 32;
+    /// A write of a handle without a promise was refused, and no flush has reported it yet.
+    pub(in crate::channel) const LOST: u8 = 64;
 }
 
 /// The shared state of one channel.
@@ -57,7 +60,7 @@ pub(crate) struct Shared {
     /// The link to its loop, if that is a roaming one.
     roam: Option<Arc<WaitHome>>,
     options: Arc<ChannelOptions>,
-    peer: Option<SocketAddr>,
+    peer: Peer,
     local: Option<SocketAddr>,
     origin: Option<Arc<ServerConnections>>,
     /// Includes the message that the channel has taken from a task of its loop and that its handlers
@@ -122,7 +125,7 @@ impl Shared {
     pub(crate) fn new(
         home: Home,
         options: Arc<ChannelOptions>,
-        (local, peer): (Option<SocketAddr>, Option<SocketAddr>),
+        (local, peer): (Option<SocketAddr>, Peer),
         origin: Option<Arc<ServerConnections>>,
     ) -> Arc<SignalBlock<Self>> {
         let Home { mut executor, roam } = home;
@@ -179,8 +182,8 @@ impl Shared {
         self.options.marks.cap()
     }
 
-    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
-        self.peer
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
@@ -471,7 +474,7 @@ impl Shared {
     /// Reports an error of the channel to the hook for unhandled errors.
     #[cold]
     pub(crate) fn report(&self, what: &dyn fmt::Display) {
-        let message = match self.peer {
+        let message = match self.peer.name() {
             Some(peer) => format!("{what}; the peer is {peer}"),
             None => what.to_string(),
         };
@@ -516,7 +519,7 @@ impl Shared {
         // Before the waiters, so that they find the connection no longer counted.
         self.leave_memory(charge);
         if let Some(origin) = &self.origin {
-            origin.connection_closed(self.peer);
+            origin.connection_closed(self.peer.address());
         }
         if let Some(deadline) = deadline {
             deadline.cancel();

@@ -156,7 +156,7 @@ impl Fixture {
         let log = Log::new();
         let datagrams = matches!(transport, Transport::Udp(_));
         let checked = assemble(log.clone()).checked(Head::BYTES).unwrap();
-        let shared = Shared::new(of_channel, Arc::new(options), (None, None), None);
+        let shared = Shared::new(of_channel, Arc::new(options), (None, Peer::Unknown), None);
         let mut parts = PipelineState::new(shared);
         if datagrams {
             parts.io.take_datagrams();
@@ -363,7 +363,7 @@ fn a_connect_whose_loop_cannot_watch_it_says_why() {
         executor: home.executor(),
         roam: None,
     };
-    let shared = Shared::new(of_channel, Arc::default(), (None, None), None);
+    let shared = Shared::new(of_channel, Arc::default(), (None, Peer::Unknown), None);
     let channel = Channel::of(Arc::clone(&shared));
     let pipeline = <Pipeline>::new(PipelineState::new(shared), Vec::new());
     let socket = sys::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -427,7 +427,7 @@ fn a_channel_that_ends_before_it_is_active_calls_no_handlers() {
         executor: home.executor(),
         roam: None,
     };
-    let shared = Shared::new(of_channel, Arc::default(), (None, None), None);
+    let shared = Shared::new(of_channel, Arc::default(), (None, Peer::Unknown), None);
     let channel = Channel::of(Arc::clone(&shared));
     let checked = assembly.checked(Head::BYTES).unwrap();
     let pipeline = <Pipeline>::new(PipelineState::new(shared), checked);
@@ -475,8 +475,8 @@ fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
         executor: home.executor(),
         roam: None,
     };
-    let peer = "127.0.0.1:7".parse().unwrap();
-    let shared = Shared::new(of_channel, Arc::default(), (None, Some(peer)), None);
+    let peer = Peer::Address("127.0.0.1:7".parse().unwrap());
+    let shared = Shared::new(of_channel, Arc::default(), (None, peer), None);
     let channel = Channel::of(Arc::clone(&shared));
     let socket = sys::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     script.refuse(std::io::ErrorKind::StorageFull);

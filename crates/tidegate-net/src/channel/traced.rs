@@ -3,8 +3,6 @@
 //! The span begins with the first turn of the channel and ends with the channel. Each turn runs in
 //! it, so the handlers do too, and so do the tasks that they submit elsewhere.
 
-use std::fmt;
-
 use tidegate_core::internal::trace::{self, Span};
 
 use super::core::ChannelCore;
@@ -47,8 +45,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             Some(_) => "server",
             None => "client",
         };
-        let peer = shared.peer_addr();
-        let peer = peer.as_ref().map(|peer| peer as &dyn fmt::Display);
-        trace::connection_span(side, shared.token().bits(), peer)
+        trace::connection_span(side, shared.token().bits(), shared.peer().name())
     }
 }

@@ -6,7 +6,7 @@ use tidegate_promise::{Completion, promise};
 
 use super::{Client, Subject};
 use crate::awaited::result;
-use crate::channel::{Channel, Transport, local_ends};
+use crate::channel::{Channel, Peer, Transport, local_ends};
 use crate::group::{ChannelPlacement, NetGroup};
 use crate::pipeline::{Initialiser, PipelineBuilder};
 
@@ -32,7 +32,7 @@ impl<P: ChannelPlacement> NetGroup<P> {
             client.initialise = assemble;
             let subject = Subject::Other("make a pair of channels");
             client.open(None, subject, move || {
-                Ok((Transport::Local(end), None, None))
+                Ok((Transport::Local(end), None, Peer::Unknown))
             })
         };
         let (one, other) = (open(one, Arc::new(first)), open(other, Arc::new(second)));

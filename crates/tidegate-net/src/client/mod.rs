@@ -25,7 +25,7 @@ use tidegate_promise::{Completion, Failure, Promise, promise_on};
 
 use crate::awaited::{Awaited, result};
 use crate::channel::{
-    Channel, ChannelOptions, ChannelRequest, Connecting, Shared, Start, TimedWork, Transport,
+    Channel, ChannelOptions, ChannelRequest, Connecting, Peer, Shared, Start, TimedWork, Transport,
 };
 use crate::errors::NetError;
 use crate::group::{ChannelPlacement, ChannelPlacer, LoopTarget, NetGroup};
@@ -127,7 +127,7 @@ impl<P: ChannelPlacement> Client<P> {
                 None => Transport::tcp(TcpStream::connect(address)?),
             };
             let local = transport.local_addr();
-            Ok((transport, local, Some(address)))
+            Ok((transport, local, Peer::Address(address)))
         };
         self.open_on(home, Subject::Connect(to), open, promise);
     }
@@ -155,7 +155,7 @@ impl<P: ChannelPlacement> Client<P> {
         let subject = Subject::Connect(format!("`{}`", path.display()));
         self.open(home, subject, move || {
             let stream = UnixStream::connect(&path)?;
-            Ok((Transport::unix(stream), None, None))
+            Ok((Transport::unix(stream), None, Peer::at_path(&path)))
         })
     }
 
@@ -194,8 +194,8 @@ impl<P: ChannelPlacement> Client<P> {
     #[cfg(unix)]
     pub fn adopt_unix(&self, stream: std::os::unix::net::UnixStream) -> Completion<Channel> {
         self.open(None, Subject::Other("adopt a Unix socket"), move || {
-            let stream = UnixStream::adopt(stream)?;
-            Ok((Transport::unix(stream), None, None))
+            let peer = Peer::of_unix([stream.peer_addr(), stream.local_addr()]);
+            Ok((Transport::unix(UnixStream::adopt(stream)?), None, peer))
         })
     }
 
@@ -216,7 +216,7 @@ impl<P: ChannelPlacement> Client<P> {
         self.open(None, Subject::Udp(address), move || {
             let socket = UdpSocket::bind(address)?;
             let local = socket.local_addr().ok();
-            Ok((Transport::Udp(socket), local, None))
+            Ok((Transport::Udp(socket), local, Peer::Unknown))
         })
     }
 
@@ -225,7 +225,7 @@ impl<P: ChannelPlacement> Client<P> {
         self.open(None, Subject::Other("adopt a UDP socket"), move || {
             let socket = UdpSocket::adopt(socket)?;
             let local = socket.local_addr().ok();
-            Ok((Transport::Udp(socket), local, None))
+            Ok((Transport::Udp(socket), local, Peer::Unknown))
         })
     }
 
@@ -329,7 +329,7 @@ const ADOPT_TCP: Subject = Subject::Other("adopt a TCP socket");
 fn adopt_tcp(stream: std::net::TcpStream) -> io::Result<Opened> {
     let stream = TcpStream::adopt(stream)?;
     let (local, peer) = (stream.local_addr().ok(), stream.peer_addr().ok());
-    Ok((Transport::tcp(stream), local, peer))
+    Ok((Transport::tcp(stream), local, peer.into()))
 }
 
 /// Returns the error for an event loop that the client's group does not have.
@@ -369,7 +369,7 @@ impl fmt::Display for Subject {
     }
 }
 
-type Opened = (Transport, Option<SocketAddr>, Option<SocketAddr>);
+type Opened = (Transport, Option<SocketAddr>, Peer);
 
 impl<P: ChannelPlacement> Clone for Client<P> {
     fn clone(&self) -> Self {

@@ -44,7 +44,7 @@ impl Logging {
     }
 
     fn log(&self, what: &str, ctx: &HandlerContext<'_>) {
-        match ctx.peer_addr() {
+        match ctx.peer().name() {
             Some(peer) => (self.write_line)(&format!("{peer} {what}")),
             None => (self.write_line)(what),
         }

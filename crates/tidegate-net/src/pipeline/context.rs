@@ -12,7 +12,7 @@ use super::pipeline_state::PipelineState;
 use super::stack::Action;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{
-    Channel, ChannelOptions, Flags, InEvent, OutOp, PeerProgress, Shared, UserEvent, mask,
+    Channel, ChannelOptions, Flags, InEvent, OutOp, Peer, PeerProgress, Shared, UserEvent, mask,
     refuse_write, ring_timer,
 };
 use crate::errors::NetError;
@@ -41,7 +41,11 @@ impl HandlerContext<'_> {
 
     /// Returns the address of the peer, if it has one.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
-        self.parts.io.shared.peer_addr()
+        self.peer().address()
+    }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        self.parts.io.shared.peer()
     }
 
     /// Returns `true` if a drain of the channel's server was
@@ -59,8 +63,8 @@ impl HandlerContext<'_> {
 
     /// Sends everything written so far. The completion succeeds when the operating system has taken
     /// all of it, except data that other handlers hold back and datagrams that were lost. It fails
-    /// if the channel closes first, or if an earlier write without a promise came after the output
-    /// was shut. A flush that is cancelled before the handler returns may still be carried out.
+    /// if the channel closes first, or if an earlier write without a promise was refused or came after
+    /// the output was shut. A flush that is cancelled before the handler returns may still be carried out.
     pub fn flush_with(&mut self) -> Completion<()> {
         let (promise, done) = self.parts.io.new_promise();
         self.parts.flush_with(self.at, promise);

@@ -202,7 +202,11 @@ impl PipelineState {
     pub(super) fn report_refused_write(&mut self, at: u32, why: Failure) -> bool {
         let flags = &mut self.io.state.flags;
         let known = match flags.any(Flags::DATAGRAMS) {
-            false => flags.any(Flags::REFUSAL_REPORTED),
+            // A stream has a gap.
+            false => {
+                flags.set(Flags::LOST);
+                flags.any(Flags::REFUSAL_REPORTED)
+            }
             true => self.depth > 0,
         };
         if !known {

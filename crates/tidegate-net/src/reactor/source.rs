@@ -5,7 +5,6 @@
 
 use std::any::Any;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate_core::executor::ExecutorId;
@@ -67,8 +66,8 @@ pub(crate) trait IoSource: Batched {
 /// The handle of a source for other threads. The layer that created the source knows its type, and
 /// gets it back with a downcast.
 pub(crate) trait IoHandle: Any + Send + Sync {
-    /// Returns the address of the peer, for reports.
-    fn peer_addr(&self) -> Option<SocketAddr>;
+    /// Returns the name of the peer, for reports.
+    fn peer_name(&self) -> String;
 
     /// Returns what any thread can read of a source that is away from its reactor.
     fn dump(&self, name: &str) -> Dump;

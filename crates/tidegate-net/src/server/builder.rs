@@ -93,9 +93,15 @@ impl Server {
         }
     }
 
-    /// Returns the listening address; the unspecified address for a server on a Unix socket.
+    /// Returns the listening address; the unspecified address for a server on a Unix socket, which has
+    /// a [`place`](Self::place) only.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns where the server listens, to be printed: an address, or the path of a Unix socket.
+    pub fn place(&self) -> &str {
+        self.port.place()
     }
 
     /// Returns the number of open connections.
@@ -135,7 +141,7 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("address", &self.address)
+            .field("place", &self.place())
             .field("connections", &self.connections())
             .finish_non_exhaustive()
     }

@@ -190,9 +190,7 @@ pub(crate) fn drain(
         let end: TimedWork = Box::new(move || {
             mine.set_over();
             each_of(mine, roam, move |channel: &Channel| {
-                let peer = channel.peer_addr();
-                let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
-                lock(&cut).push(peer);
+                lock(&cut).push(channel.shared().peer().to_string());
                 channel.force_close();
             });
         });

@@ -19,7 +19,7 @@ use super::drain::{DrainReport, announce, check_drain, drain};
 use super::listening::Listening;
 use super::server_shared::ServerShared;
 use crate::channel::{
-    Channel, ChannelOptions, Home, LimitReached, ServerConnections, Shared, Start, TimedWork,
+    Channel, ChannelOptions, Home, LimitReached, Peer, ServerConnections, Shared, Start, TimedWork,
     Transport,
 };
 use crate::group::{ChannelPlacement, ChannelPlacer, NetGroup};
@@ -55,7 +55,7 @@ pub(super) trait ConnectionLoops: Send + Sync {
         &self,
         accepting: &Arc<SignalBlock<ListenerShared>>,
         transport: Transport,
-        peer: Option<SocketAddr>,
+        peer: Peer,
     );
 
     /// Notifies the connections of `origin` that their server is going to drain.
@@ -81,9 +81,9 @@ impl<P: ChannelPlacement> ConnectionLoops for GroupChildren<P> {
         &self,
         accepting: &Arc<SignalBlock<ListenerShared>>,
         transport: Transport,
-        peer: Option<SocketAddr>,
+        peer: Peer,
     ) {
-        let arrival = match AcceptedConnection::of(accepting.config.port.origin(), peer) {
+        let arrival = match AcceptedConnection::of(accepting.config.port.origin(), peer.address()) {
             Ok(arrival) => arrival,
             // A refused connection is counted, and closed by dropping it.
             Err(limit) => {
@@ -97,8 +97,9 @@ impl<P: ChannelPlacement> ConnectionLoops for GroupChildren<P> {
         let (options, initialise) = (&accepting.config.options, &self.initialise);
         let (options, initialise) = (Arc::clone(options), Arc::clone(initialise));
         let home = child.of_channel();
+        let own = peer.clone();
         let place_connection =
-            move || place_connection(home, options, &initialise, arrival, transport, peer);
+            move || place_connection(home, options, &initialise, arrival, transport, own);
         if child.home.is_current() {
             return place_connection();
         }
@@ -107,7 +108,7 @@ impl<P: ChannelPlacement> ConnectionLoops for GroupChildren<P> {
             accepting.config.port.origin().count_refused_by_loop();
             accepting.trace_refusal(LimitReached::EventLoop);
             let (name, why) = (child.home.name(), refused.why());
-            let peer = peer.map_or_else(|| "a client".to_owned(), |peer| peer.to_string());
+            let peer = peer.name().unwrap_or(&"a client");
             accepting.report(&format_args!(
                 "the connection of {peer} was closed: event loop `{name}` refused it: {why}"
             ));
@@ -481,7 +482,7 @@ fn place_connection<P: ChannelPlacement>(
     initialise: &Initialiser<P>,
     arrival: AcceptedConnection,
     transport: Transport,
-    peer: Option<SocketAddr>,
+    peer: Peer,
 ) {
     transport.set_options(&options);
     let local = transport.local_addr();

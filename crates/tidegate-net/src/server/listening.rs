@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::channel::Transport;
+use crate::channel::{Peer, Transport};
 use crate::local::LocalListener;
 #[cfg(unix)]
 use crate::sys::UnixListener;
@@ -80,8 +80,9 @@ impl From<std::os::unix::net::UnixListener> for Listener {
 /// A listening socket on its event loop.
 pub(super) enum Listening {
     Tcp(TcpListener),
+    /// With the name that its connections have without one of their own: its path.
     #[cfg(unix)]
-    Unix(UnixListener),
+    Unix(UnixListener, Peer),
     Local(LocalListener),
 }
 
@@ -91,7 +92,10 @@ impl Listening {
         Ok(match listener {
             Listener::Tcp(listener) => Self::Tcp(TcpListener::adopt(listener)?),
             #[cfg(unix)]
-            Listener::Unix(listener) => Self::Unix(UnixListener::adopt(listener)?),
+            Listener::Unix(listener) => {
+                let path = Peer::of_unix([listener.local_addr()]);
+                Self::Unix(UnixListener::adopt(listener)?, path)
+            }
             Listener::Local(listener) => Self::Local(listener),
         })
     }
@@ -101,7 +105,7 @@ impl Listening {
         match self {
             Self::Tcp(listener) => Listener::Tcp(listener.into_std()),
             #[cfg(unix)]
-            Self::Unix(listener) => Listener::Unix(listener.into_std()),
+            Self::Unix(listener, _) => Listener::Unix(listener.into_std()),
             Self::Local(listener) => {
                 listener.on_arrival(None);
                 Listener::Local(listener)
@@ -114,7 +118,7 @@ impl Listening {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
             #[cfg(unix)]
-            Self::Unix(_) => None,
+            Self::Unix(..) => None,
             Self::Local(listener) => Some(listener.local_addr()),
         }
     }
@@ -127,29 +131,26 @@ impl Listening {
                 at.map_or_else(|| "a TCP socket".to_owned(), |at| at.to_string())
             }
             #[cfg(unix)]
-            Self::Unix(listener) => {
-                let at = listener.local_addr().ok();
-                let path = at.as_ref().and_then(|at| at.as_pathname());
-                path.map_or_else(
-                    || "a Unix socket".to_owned(),
-                    |path| path.display().to_string(),
-                )
-            }
+            Self::Unix(_, path) => path.name().unwrap_or(&"a Unix socket").to_string(),
             Self::Local(listener) => listener.local_addr().to_string(),
         }
     }
 
-    pub(super) fn accept(&self) -> io::Result<(Transport, Option<SocketAddr>)> {
+    pub(super) fn accept(&self) -> io::Result<(Transport, Peer)> {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
-                Ok((Transport::tcp(stream), Some(peer)))
+                Ok((Transport::tcp(stream), Peer::Address(peer)))
             }
             #[cfg(unix)]
-            Self::Unix(listener) => Ok((Transport::unix(listener.accept()?.0), None)),
+            Self::Unix(listener, path) => {
+                let (stream, own) = listener.accept()?;
+                let own = own.as_pathname().map(Peer::at_path);
+                Ok((Transport::unix(stream), own.unwrap_or_else(|| path.clone())))
+            }
             Self::Local(listener) => {
                 let end = listener.accept_channel()?;
-                let peer = end.peer_addr();
+                let peer = end.peer_addr().into();
                 Ok((Transport::Local(end), peer))
             }
         }
@@ -168,7 +169,7 @@ impl Listening {
         match self {
             Self::Tcp(listener) => Some(listener),
             #[cfg(unix)]
-            Self::Unix(listener) => Some(listener),
+            Self::Unix(listener, _) => Some(listener),
             Self::Local(_) => None,
         }
     }

@@ -25,7 +25,7 @@ use self::files::HeldFiles;
 use self::promises::join_promises;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{FileRange, InputEnd, InputShutdown, UserEvent};
-use crate::errors::NetError;
+use crate::errors::{NetError, peer_has_left};
 use crate::pipeline::{HandlerContext, Inbound, InboundContext, Outbound, OutboundContext};
 pub use rustls;
 
@@ -491,6 +491,14 @@ impl Inbound for Tls {
             _ => TlsError::Truncated,
         };
         self.fail(why, ctx);
+    }
+
+    /// A peer that has sent its `close_notify` may leave without reading what this side still sends, and
+    /// its system then resets the connection.
+    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
+        if !(self.received_close_notify && peer_has_left(&why)) {
+            ctx.fire_error(why);
+        }
     }
 
     fn timer(&mut self, key: u64, ctx: &mut InboundContext<'_, Self>) {

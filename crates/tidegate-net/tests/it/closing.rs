@@ -11,7 +11,7 @@ use tidegate_promise::{Completion, WaitError};
 use tidegate_testkit::Log;
 
 use crate::acts::Acts;
-use crate::{LogReads, dial, first, giving, group_by};
+use crate::{LogReads, dial, first, giving, group_by, marks};
 
 fn is_closed(write: Completion<()>) -> bool {
     let WaitError::Failed(why) = write.wait().unwrap_err() else {
@@ -299,4 +299,44 @@ fn a_connection_that_breaks_ends_a_graceful_close() {
     assert!(closed.is_done());
     let cause = handle.close_cause().unwrap().to_string();
     assert!(cause.contains("reset"), "{cause}");
+}
+
+#[test]
+fn a_flush_with_a_completion_fails_once_after_a_lost_write() {
+    type Lose = fn(&mut EmbeddedChannel);
+    let much = || vec![0; 1000];
+    let rows: [(Lose, fn(&NetError) -> bool); 3] = [
+        // Above the cap: of a handle, and of a handler.
+        (
+            |channel| channel.channel().write(vec![0; 1000]),
+            |why| matches!(why, NetError::WriteLost),
+        ),
+        (
+            |channel| channel.receive("much"),
+            |why| matches!(why, NetError::WriteLost),
+        ),
+        // Behind the end, which waits for what was written before.
+        (
+            |channel| {
+                channel.set_room(Some(0));
+                channel.channel().write("before");
+                drop(channel.channel().close_when_flushed());
+                channel.channel().write("late");
+            },
+            |why| matches!(why, NetError::Closed(None)),
+        ),
+    ];
+    for (row, (lose, is_expected)) in rows.into_iter().enumerate() {
+        let acts = Acts::on_read(move |_, ctx| ctx.write(much())).on_error(|_, _| ());
+        let mut channel =
+            EmbeddedChannel::with_options(marks(10, 100, 500), |p| p.add("acts", acts)).unwrap();
+        lose(&mut channel);
+        let handle = channel.channel();
+        let (lost, next) = (handle.flush_with(), handle.flush_with());
+        channel.run();
+        let why = lost.wait().unwrap_err().failure().unwrap();
+        assert!(is_expected(why.downcast_ref().unwrap()), "row {row}: {why}");
+        channel.set_room(None);
+        next.wait().unwrap();
+    }
 }

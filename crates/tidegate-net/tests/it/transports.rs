@@ -1,13 +1,14 @@
 //! Channels over transports other than TCP.
 
 use std::io::{Read, Write};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_net::{Client, Inbound, InboundContext, Nothing, Server};
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, has};
 
 use crate::acts::Acts;
-use crate::{Echo, LogReads, group};
+use crate::{Echo, LogReads, group, group_by};
 
 #[test]
 fn two_ends_in_memory_speak_to_each_other() {
@@ -157,4 +158,29 @@ fn datagrams_go_out_and_come_back() {
     let why = misfit.bind_udp(any).wait().unwrap_err().to_string();
     assert!(why.contains("Datagram") && why.contains("`echo`"), "{why}");
     server.close().wait().unwrap();
+}
+
+#[test]
+fn the_ends_of_a_unix_socket_are_named_by_its_path() {
+    let clock = tidegate_core::ManualClock::new();
+    let group = group_by(&clock);
+    let name = format!("tidegate-named-{}.socket", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let server = Server::builder(&group).pipeline(|p| p.add("echo", Echo));
+    let server = server.bind_unix(&path).wait().unwrap();
+    let (log, own) = Log::pair();
+    let client = Client::builder(&group).pipeline(move |p| p.add("hears", LogReads(own.clone())));
+    let channel = client.build().connect_unix(&path).wait().unwrap();
+    channel.write_and_flush("x");
+    log.wait_for(1);
+    std::fs::remove_file(&path).unwrap();
+    let path = path.display().to_string();
+    assert_eq!(server.place(), path);
+    has(format!("{server:?}"), [&path]);
+    has(format!("{channel:?}"), [&path]);
+    let dump = group.dump_within(Duration::MAX).to_string();
+    assert!(!dump.contains("local"), "{dump}");
+    let drained = server.drain(Duration::from_secs(1));
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(drained.wait().unwrap().closed_at_deadline, [path]);
 }

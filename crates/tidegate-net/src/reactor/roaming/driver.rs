@@ -257,8 +257,7 @@ impl RoamingDriver {
     /// Returns the peer of the connection that `token` names, as text.
     fn called(&self, token: Token) -> String {
         let handle = self.handles.get(&token.bits());
-        let peer = handle.and_then(|handle| handle.peer_addr());
-        peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string())
+        handle.map_or_else(|| "local".to_owned(), |handle| handle.peer_name())
     }
 
     /// Returns the next event to deliver.

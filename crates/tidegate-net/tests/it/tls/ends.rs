@@ -1,7 +1,9 @@
 //! The end of an encrypted connection, with and without a `close_notify`.
 
+use std::io::ErrorKind;
+
 use tidegate_net::tls::TlsError;
-use tidegate_net::{EmbeddedChannel, InputShutdown};
+use tidegate_net::{ChannelOptions, EmbeddedChannel, InputShutdown};
 use tidegate_testkit::Log;
 
 use super::{Authority, Pair, only_error, whole};
@@ -157,4 +159,25 @@ fn writes_after_the_end_fail() {
     let late = channel.write_with("late");
     pair.client.run();
     assert!(late.wait().is_err());
+}
+
+#[test]
+fn a_peer_that_leaves_after_its_close_notify_is_no_error() {
+    let authority = Authority::new();
+    let (server, client) = (authority.server("a.test"), authority.client());
+    for options in [ChannelOptions::default(), half_closure()] {
+        for kind in [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe] {
+            let mut pair = Pair::with_options(&server, &client, "a.test", &options);
+            pair.run();
+            pair.server.set_room(Some(0));
+            let lost = pair.server.channel().write_and_flush_with("not taken");
+            pair.client.close();
+            let there = pair.client.sent();
+            pair.server.receive(there);
+            assert!(pair.server.is_open(), "the rest is still to be sent");
+            pair.server.fail(kind);
+            assert!(!pair.server.is_open() && lost.wait().is_err());
+            assert!(pair.server.errors().is_empty());
+        }
+    }
 }

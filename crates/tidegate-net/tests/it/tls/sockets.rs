@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tidegate_net::{Channel, Client, EmbeddedChannel, Handler, PipelineChange, Server};
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, until};
 
 use super::{Authority, Pair, whole};
 use crate::acts::Acts;
@@ -97,4 +97,45 @@ fn echoes_over_sockets_and_survives_failed_handshakes() {
     assert!(errors.take().is_empty());
     let why = good.write_with("late").wait().unwrap_err();
     assert!(why.to_string().contains("closed"), "{why}");
+}
+
+#[test]
+fn peers_that_end_in_order_log_nothing() {
+    let (log, received) = Log::<String>::pair();
+    let group = tidegate_net::NetGroup::builder("io").loops(2);
+    let group = group.on_unhandled(move |_, what| received.push(what.to_string()));
+    let group = group.build().unwrap();
+    let authority = Authority::new();
+    let tls = authority.server("localhost");
+    let server = serve(&group, move |p| {
+        p.add_duplex("tls", tls.handler()).add("echo", Echo)
+    });
+    let name = authority.client().name("localhost").unwrap();
+    let (bytes, own) = Log::pair();
+    let client = Client::builder(&group).pipeline(move |p| {
+        p.add_duplex("tls", name.handler())
+            .add("hears", crate::LogReads(own.clone()))
+    });
+    let client = client.build();
+    let ends: [fn(&Channel); 3] = [
+        |channel| drop(channel.close()),
+        |channel| drop(channel.close_when_flushed()),
+        |channel| {
+            // The answer is on its way.
+            channel.write_and_flush(vec![1; 100_000]);
+            drop(channel.close_when_flushed());
+        },
+    ];
+    for end in ends {
+        for _ in 0..10 {
+            let channel = dial(&client, &server);
+            channel.write_and_flush("hello");
+            bytes.wait_for(1);
+            end(&channel);
+            channel.closed().wait().unwrap();
+            let _ = bytes.take();
+        }
+    }
+    until("the server has closed all", || server.connections() == 0);
+    assert_eq!(log.take(), [""; 0]);
 }
