@@ -66,6 +66,7 @@ pub mod internal {
     pub use crate::raw::running::{Running, RunningGuard, RunningTask};
     pub use crate::raw::signal::{Deliver, Delivery, SignalBlock, SignalHeader};
     pub use crate::raw::task::plain::PlainTask;
+    pub use crate::raw::working::run_task_of_promise;
     pub use crate::spares::Spares;
     pub use crate::spin_wait::SpinWait;
     pub use crate::sys::futex::Futex;
@@ -77,7 +78,8 @@ pub mod internal {
     pub use crate::thread::start::at_thread_exit;
     pub use crate::trace::api as trace;
     pub use crate::wait::{
-        Capacity, WaitEdge, WaitGuard, change_width, check_may_block, check_wait, record_wait,
+        Awaited, Capacity, WaitEdge, WaitGuard, change_width, check_may_block, check_wait,
+        check_wait_for, needs_nothing, record_wait,
     };
     pub use crate::wake_flag::WakeFlag;
 }

@@ -79,7 +79,7 @@ impl Executor for StubExecutor {
         let width = self.width.load(Ordering::Relaxed);
         if let Some(narrow) = self.narrows_to.filter(|narrow| *narrow != width) {
             let apply = || self.width.store(narrow, Ordering::Relaxed);
-            change_width(self.id, narrow, apply).expect("no wait relies on more");
+            change_width(self.id, narrow, narrow, apply).expect("no wait relies on more");
         }
         width
     }

@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::Executor;
-use tidegate_core::internal::{ByValue, PlainTask};
+use tidegate_core::executor::Work;
+use tidegate_core::internal::{ByValue, PlainTask, run_task_of_promise};
 
 use crate::block::{SharedWriter, Writer, block, task_block};
 use crate::{AbandonedError, Completion, Failure};
@@ -43,18 +44,19 @@ where
     make(Some(home))
 }
 
-/// Creates the promise of a task that `home` has accepted. If `home` ends before it starts the
-/// task, waiters receive the failure that `unstarted` returns.
+/// Creates the promise of a task that `home` has accepted, in the way that `work` tells. If `home`
+/// ends before it starts the task, waiters receive the failure that `unstarted` returns.
 #[inline]
 pub fn promise_for_task<T, E>(
     home: Arc<dyn Executor>,
+    work: Work,
     unstarted: fn() -> E,
 ) -> (Promise<T, E>, Completion<T, E>)
 where
     T: Send + 'static,
     E: Send + 'static,
 {
-    let (writer, reader) = task_block(home, unstarted);
+    let (writer, reader) = task_block(home, work, unstarted);
     (Promise { writer }, Completion::new(reader))
 }
 
@@ -145,6 +147,14 @@ impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
     /// was already cancelled.
     pub fn set_uncancellable(&self) -> bool {
         self.writer.set_uncancellable()
+    }
+
+    /// Runs the task that decides this promise. Until it returns, the outcome cannot come while this
+    /// thread waits, and the check of waits knows that.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn run_task<R>(&self, run: impl FnOnce() -> R) -> R {
+        run_task_of_promise(self.writer.addr(), run)
     }
 
     /// Registers `hook`, which runs when the promise is cancelled, on the thread that cancels it.

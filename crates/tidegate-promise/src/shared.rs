@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tidegate_core::executor::Work;
 use tidegate_core::{CancelToken, Executor};
 
 use crate::block::{ListenerToken, SharedReader};
@@ -177,6 +178,14 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
 
     fn home(&self) -> Option<&Arc<dyn Executor>> {
         self.reader.home()
+    }
+
+    fn awaited(&self) -> (usize, Work) {
+        self.reader.awaited()
+    }
+
+    fn needs_nothing_or_will_report(&self) -> bool {
+        self.reader.needs_nothing_or_will_report()
     }
 }
 

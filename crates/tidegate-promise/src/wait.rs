@@ -6,7 +6,8 @@ use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::internal::{SpinWait, check_wait};
+use tidegate_core::executor::Work;
+use tidegate_core::internal::{Awaited, SpinWait, check_wait_for};
 use tidegate_core::{CancelToken, Clock, Parker, WaitRefusedError};
 
 use crate::Outcome;
@@ -163,6 +164,11 @@ pub(crate) trait Waitable {
     /// of this promise.
     fn is_notifying_on_this_thread(&self) -> bool;
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_core::Executor>>;
+    /// Returns the address of the promise, and how the work that decides it comes to its home.
+    fn awaited(&self) -> (usize, Work);
+    /// Makes the promise report to the wait record when it needs no thread any more but the one that
+    /// decides it. Returns `true` if that is so already.
+    fn needs_nothing_or_will_report(&self) -> bool;
 }
 
 impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
@@ -201,6 +207,14 @@ impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
 
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_core::Executor>> {
         Reader::home(self)
+    }
+
+    fn awaited(&self) -> (usize, Work) {
+        Reader::awaited(self)
+    }
+
+    fn needs_nothing_or_will_report(&self) -> bool {
+        Reader::needs_nothing_or_will_report(self)
     }
 }
 
@@ -253,7 +267,15 @@ where
     if deadline.is_some() && after.is_zero() {
         return Err(WaitError::TimedOut { after });
     }
-    let _recorded = check_wait(home.as_deref()).map_err(WaitError::Refused)?;
+    let (promise, work) = what.awaited();
+    let awaited = Awaited {
+        promise: Some(promise),
+        work,
+        endless: deadline.is_none_or(|at| at == u64::MAX),
+    };
+    let needs_nothing = || what.needs_nothing_or_will_report();
+    let recorded = check_wait_for(home.as_deref(), awaited, needs_nothing);
+    let _recorded = recorded.map_err(WaitError::Refused)?;
     if what.is_notifying_on_this_thread() {
         return Err(WaitError::Refused(WaitRefusedError::own_listener()));
     }

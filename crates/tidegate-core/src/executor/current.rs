@@ -16,7 +16,8 @@ use crate::sys::prim;
 prim::thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
     static POLICY: Cell<WaitPolicy> = const { Cell::new(WaitPolicy::Free) };
-    static EXECUTOR: RefCell<Option<Arc<dyn Executor>>> = const { RefCell::new(None) };
+    /// The executors whose work this thread runs, innermost last.
+    static EXECUTORS: RefCell<Vec<Arc<dyn Executor>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The wait policy of a thread: whether it may block.
@@ -39,7 +40,15 @@ pub fn is_current(id: ExecutorId) -> bool {
 
 /// Returns the executor whose work the calling thread runs.
 pub fn current_executor() -> Option<Arc<dyn Executor>> {
-    EXECUTOR.try_with(|slot| slot.borrow().clone()).ok()?
+    let innermost = EXECUTORS.try_with(|all| all.borrow().last().cloned());
+    innermost.ok()?
+}
+
+/// Returns all executors whose work the calling thread runs, innermost last: a thread that runs a
+/// task of an ordered view is also a thread of the pool under the view.
+pub(crate) fn current_executors() -> Vec<Arc<dyn Executor>> {
+    let all = EXECUTORS.try_with(|all| all.borrow().clone());
+    all.unwrap_or_default()
 }
 
 /// Returns whether the calling thread may block.
@@ -91,8 +100,8 @@ impl Drop for Restore {
 /// Marks the calling thread as running `executor`'s work until the guard is dropped.
 pub fn enter(executor: Arc<dyn Executor>, policy: WaitPolicy) -> CurrentGuard {
     let id = executor.id().get();
+    EXECUTORS.with_borrow_mut(|all| all.push(executor));
     CurrentGuard {
-        executor: EXECUTOR.replace(Some(executor)),
         current: CURRENT.replace(id),
         policy: POLICY.replace(policy),
         _not_send: PhantomData,
@@ -102,7 +111,6 @@ pub fn enter(executor: Arc<dyn Executor>, policy: WaitPolicy) -> CurrentGuard {
 /// Guard of [`enter`]. Dropping it restores the thread's previous executor and wait policy.
 #[must_use = "dropping the guard ends the entry"]
 pub struct CurrentGuard {
-    executor: Option<Arc<dyn Executor>>,
     current: u64,
     policy: WaitPolicy,
     _not_send: PhantomData<*const ()>,
@@ -110,7 +118,7 @@ pub struct CurrentGuard {
 
 impl Drop for CurrentGuard {
     fn drop(&mut self) {
-        let mine = EXECUTOR.replace(self.executor.take());
+        let mine = EXECUTORS.with_borrow_mut(Vec::pop);
         CURRENT.set(self.current);
         POLICY.set(self.policy);
         drop(mine);

@@ -16,6 +16,10 @@ pub struct ExecutorId(NonZeroU64);
 
 /// The bit that marks the identity of an executor's end.
 const END: u64 = 1 << 63;
+/// The bit that marks any thread that an executor may have, also one that its tasks cannot rely on.
+const ANY: u64 = 1 << 62;
+/// The bit that marks the outcome of a task. The other bits are the address of its promise.
+const TASK: u64 = 1 << 61;
 
 impl ExecutorId {
     /// Returns the next free identity.
@@ -37,12 +41,29 @@ impl ExecutorId {
         Self(self.0 | END)
     }
 
-    /// Returns the identity of the executor, and `true` if `self` is the identity of its end.
-    pub(crate) fn of_end(self) -> (Self, bool) {
-        match NonZeroU64::new(self.0.get() & !END) {
-            Some(id) => (Self(id), id != self.0),
-            None => (self, false),
-        }
+    /// Returns what stands for any thread that this executor may have.
+    pub(crate) fn any_thread(self) -> Self {
+        Self(self.0 | ANY)
+    }
+
+    /// Returns the identity of the task whose promise is at `address`.
+    pub(crate) fn of_promise(address: usize) -> Self {
+        Self(NonZeroU64::MIN | address as u64 | TASK)
+    }
+
+    /// Returns the identity of the executor itself.
+    pub(crate) fn place(self) -> Self {
+        NonZeroU64::new(self.0.get() & !(END | ANY)).map_or(self, Self)
+    }
+
+    /// Returns `true` if this stands for the end of an executor.
+    pub(crate) fn is_end(self) -> bool {
+        self.0.get() & END != 0
+    }
+
+    /// Returns `true` if this stands for any thread that an executor may have.
+    pub(crate) fn is_any_thread(self) -> bool {
+        self.0.get() & ANY != 0
     }
 }
 

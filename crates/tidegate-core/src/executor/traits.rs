@@ -5,6 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::id::ExecutorId;
+use super::needs::{Need, Work};
 use super::rejected::Rejected;
 use super::watch_list::WatchList;
 use crate::raw::signal::Signal;
@@ -86,6 +87,21 @@ pub trait Executor: Send + Sync + 'static {
     /// Returns how many tasks of this executor can run at the same time; a loop runs one.
     fn width(&self) -> usize {
         1
+    }
+
+    /// Returns how many threads this executor may have in all, with those on which its tasks cannot
+    /// rely. The default is the width.
+    #[doc(hidden)]
+    fn most_threads(&self) -> usize {
+        self.width()
+    }
+
+    /// Returns what `work` of this executor needs before it can run, for the check for a circular
+    /// wait. The default is one of its threads.
+    #[doc(hidden)]
+    fn needs(&self, work: Work) -> Vec<Need> {
+        let _ = work;
+        vec![Need::thread_of(self.id())]
     }
 
     /// Returns `true` if accepted tasks that have not started will never start: the executor has

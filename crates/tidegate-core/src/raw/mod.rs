@@ -7,6 +7,7 @@
 //! * [`vtable`]: the type information of a task's closure.
 //! * [`running`]: the task that a thread runs now, readable from other threads.
 //! * [`task`]: a closure in four words. A task with a name shows it in `running`.
+//! * `working`: the tasks with a promise that a thread runs.
 //!
 //! Each module uses only the modules listed before it.
 #![expect(
@@ -22,3 +23,4 @@ pub(crate) mod running;
 pub(crate) mod signal;
 pub(crate) mod task;
 pub(crate) mod vtable;
+pub(crate) mod working;

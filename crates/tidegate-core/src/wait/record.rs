@@ -1,19 +1,20 @@
-//! The wait record: a graph of which places have threads that wait for which other places. A place
-//! is an executor, or what the crate of commands adds: a gate with permits, a run that callers
-//! share.
+//! The wait record: a graph of which places have threads that wait, and what each wait needs. A
+//! place is an executor, a task whose outcome others may wait for, or what the crate of commands
+//! adds: a gate with permits, a run that callers share.
 //!
-//! It is behind one short lock, taken only by a thread that is about to sleep anyway.
+//! It is behind one short lock, taken only by a thread that is about to sleep anyway, and by a task
+//! that starts, or a promise that is decided, while such a thread waits for it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use super::refused::WaitRefusedError;
-use crate::executor::ExecutorId;
+use crate::executor::{ExecutorId, Need};
 use crate::permits::Permits;
 use crate::sys::prim::unpoisoned;
 
-/// The waiting threads of each place, and the places that they wait for.
+/// The waits of the threads of each place.
 #[derive(Default)]
 pub(super) struct Record {
     pub(super) waiting: HashMap<ExecutorId, Node>,
@@ -22,15 +23,39 @@ pub(super) struct Record {
 pub(super) struct Node {
     name: String,
     capacity: Capacity,
-    /// Places that its threads wait for, one entry per waiting thread.
-    homes: Vec<ExecutorId>,
+    /// The waits of its threads.
+    waits: Vec<Arc<Target>>,
+}
+
+/// A place for which a thread works.
+pub(super) struct Place {
+    pub(super) id: ExecutorId,
+    pub(super) name: String,
+    pub(super) capacity: Capacity,
+}
+
+/// What a wait is for.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// The promise of the outcome.
+    pub(super) promise: Option<ExecutorId>,
+    /// `true` once its task has started, or it is decided: it needs no thread then but the one that
+    /// runs the task.
+    pub(super) begun: AtomicBool,
+    /// What has to be free before the outcome can come.
+    pub(super) needs: Vec<Need>,
 }
 
 /// How many threads can work for a place at the same time.
 #[derive(Clone, Debug)]
 pub enum Capacity {
     /// This many threads, when last read.
-    Threads(usize),
+    Threads {
+        /// The threads on which tasks can rely.
+        width: usize,
+        /// All threads that the place may have.
+        most: usize,
+    },
     /// The threads that hold these permits now.
     Permits(Permits),
     /// The place ends only when all its work has ended: each wait of its work blocks it.
@@ -46,32 +71,34 @@ pub(super) fn lock() -> MutexGuard<'static, Record> {
     unpoisoned(RECORD.lock())
 }
 
-/// Records that a thread of `from` waits for `to`, unless that closes a cycle.
+/// Records that the calling thread, which works for `places`, waits for `target`, unless the wait
+/// could never end. A wait that is not `endless` is only checked: it ends by itself, so that others
+/// may wait for its thread. `is_begun` is called with the lock held.
 ///
-/// `width` is called outside the lock because it may be user code. It is called again if any width
+/// `places` is called outside the lock because it may be user code. It is called again if any width
 /// changed before the lock was taken, so that a wait never counts on threads that were just given
 /// up.
 pub(super) fn record(
-    from: ExecutorId,
-    name: &str,
-    width: impl Fn() -> usize,
-    to: ExecutorId,
-) -> Result<WaitEdge, WaitRefusedError> {
-    let (mut record, width) = loop {
+    places: impl Fn() -> Vec<Place>,
+    target: Target,
+    is_begun: impl FnOnce() -> bool,
+    endless: bool,
+) -> Result<Vec<WaitEdge>, WaitRefusedError> {
+    let (mut record, places) = loop {
         // ORDERING: Acquire pairs with the Release in `change_width`: a reader that sees the change
         // also sees the width that it applied.
         let before = CHANGES.load(Ordering::Acquire);
-        let width = width();
+        let places = places();
         let record = lock();
         if CHANGES.load(Ordering::Relaxed) == before {
-            break (record, width);
+            break (record, places);
         }
     };
-    let edge = record.add(from, name, Capacity::Threads(width), to);
-    let checked = record.check(from, to);
-    // Before a refused edge is dropped, which takes the lock.
-    drop(record);
-    checked.map(|()| edge)
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    target.begun.store(is_begun(), Ordering::Relaxed);
+    record.admit(&places, target, endless)
 }
 
 /// Records that the calling thread, which works for all of `places`, waits for `to`.
@@ -83,23 +110,34 @@ pub fn record_wait(
     places: impl IntoIterator<Item = (ExecutorId, Capacity)>,
     to: ExecutorId,
 ) -> Result<Vec<WaitEdge>, WaitRefusedError> {
-    let mut places = places.into_iter().peekable();
-    let Some((first, _)) = places.peek() else {
-        return Ok(Vec::new());
+    let place = |(id, capacity)| Place {
+        id,
+        name: String::new(),
+        capacity,
     };
-    let first = *first;
-    let mut record = lock();
-    let add = |(from, capacity)| record.add(from, "", capacity, to);
-    let edges = places.map(add).collect();
-    let checked = record.check(first, to);
-    drop(record);
-    checked.map(|()| edges)
+    let places: Vec<_> = places.into_iter().map(place).collect();
+    match places.is_empty() {
+        true => Ok(Vec::new()),
+        false => lock().admit(&places, Target::needing(Need::thread_of(to)), true),
+    }
+}
+
+/// Notes that the promise at `address` needs no thread any more but the one that decides it, for the
+/// threads that wait for it: its task has started, or it is decided.
+#[cold]
+pub fn needs_nothing(address: usize) {
+    let promise = Some(ExecutorId::of_promise(address));
+    let record = lock();
+    let waits = record.waiting.values().flat_map(|node| &node.waits);
+    for wait in waits.filter(|wait| wait.promise == promise) {
+        wait.begun.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Changes the number of threads that can run an executor's tasks, unless current waits rely on
-/// more threads than `width`. Calls `apply`, after which
-/// [`Executor::width`](crate::Executor::width) must return `width`. No wait is checked between the
-/// check of the current waits and `apply`.
+/// more threads than `width`. `most` is the number of all threads that it may have. Calls `apply`,
+/// after which [`Executor::width`](crate::Executor::width) must return `width`. No wait is checked
+/// between the check of the current waits and `apply`.
 ///
 /// # Errors
 ///
@@ -110,22 +148,32 @@ pub fn record_wait(
 /// use tidegate_core::internal::change_width;
 ///
 /// let mut width = 4;
-/// change_width(ExecutorId::next(), 2, || width = 2).expect("no thread waits");
+/// change_width(ExecutorId::next(), 2, 2, || width = 2).expect("no thread waits");
 /// assert_eq!(width, 2);
 /// ```
 pub fn change_width(
     executor: ExecutorId,
     width: usize,
+    most: usize,
     apply: impl FnOnce(),
 ) -> Result<(), WaitRefusedError> {
     let mut record = lock();
     if let Some(node) = record.waiting.get_mut(&executor) {
-        let before = std::mem::replace(&mut node.capacity, Capacity::Threads(width));
-        if let Err(refused) = record.check(executor, executor) {
-            if let Some(node) = record.waiting.get_mut(&executor) {
+        let now = Capacity::Threads { width, most };
+        let before = std::mem::replace(&mut node.capacity, now);
+        // More threads are never too few.
+        let is_narrower = match before {
+            Capacity::Threads { width: w, most: m } => width < w || most < m,
+            Capacity::Permits(_) | Capacity::Whole => false,
+        };
+        if is_narrower {
+            let waits = record.waiting[&executor].waits.iter();
+            let needs: Vec<_> = waits.flat_map(|wait| record.needs(wait)).collect();
+            let checked = record.check(&[executor], record.name(executor), &needs);
+            if let (Err(refused), Some(node)) = (checked, record.waiting.get_mut(&executor)) {
                 node.capacity = before;
+                return Err(refused);
             }
-            return Err(refused);
         }
     }
     apply();
@@ -134,59 +182,120 @@ pub fn change_width(
     Ok(())
 }
 
+impl Target {
+    pub(super) fn needing(need: Need) -> Self {
+        Self {
+            promise: None,
+            begun: AtomicBool::new(false),
+            needs: vec![need],
+        }
+    }
+}
+
 impl Record {
-    fn add(&mut self, from: ExecutorId, name: &str, now: Capacity, to: ExecutorId) -> WaitEdge {
-        let node = self.waiting.entry(from).or_insert_with(|| Node {
-            name: name.to_owned(),
-            capacity: Capacity::Whole,
-            homes: Vec::new(),
-        });
-        node.capacity = now;
-        node.homes.push(to);
-        WaitEdge { from, to }
+    /// Adds a wait to `places`, unless it could never end. A refused wait, and one that is not
+    /// `endless`, is gone from the record when this returns.
+    pub(super) fn admit(
+        &mut self,
+        places: &[Place],
+        target: Target,
+        endless: bool,
+    ) -> Result<Vec<WaitEdge>, WaitRefusedError> {
+        let target = Arc::new(target);
+        for place in places {
+            self.add(place, &target);
+        }
+        let ids: Vec<_> = places.iter().map(|place| place.id).collect();
+        let start = places.first().map(|place| place.name.clone());
+        let checked = self.check(&ids, start.unwrap_or_default(), &self.needs(&target));
+        if checked.is_err() || !endless {
+            ids.iter().for_each(|id| self.remove(*id, &target));
+            return checked.map(|()| Vec::new());
+        }
+        let edge = |from| WaitEdge {
+            from,
+            target: Arc::clone(&target),
+        };
+        Ok(ids.into_iter().map(edge).collect())
     }
 
-    /// Refuses a wait of `start` for `to` that cannot end, because `to` waits for `start` in turn.
-    fn check(&self, start: ExecutorId, to: ExecutorId) -> Result<(), WaitRefusedError> {
-        let mut stuck = self.stuck(to);
-        if !stuck.contains(&to) {
+    fn add(&mut self, place: &Place, target: &Arc<Target>) {
+        let node = self.waiting.entry(place.id).or_insert_with(|| Node {
+            name: place.name.clone(),
+            capacity: Capacity::Whole,
+            waits: Vec::new(),
+        });
+        node.capacity = place.capacity.clone();
+        node.waits.push(Arc::clone(target));
+    }
+
+    fn remove(&mut self, from: ExecutorId, target: &Arc<Target>) {
+        if let Some(node) = self.waiting.get_mut(&from) {
+            let mut waits = node.waits.iter();
+            if let Some(at) = waits.position(|wait| Arc::ptr_eq(wait, target)) {
+                node.waits.swap_remove(at);
+            }
+            if node.waits.is_empty() {
+                self.waiting.remove(&from);
+            }
+        }
+    }
+
+    /// Returns what a wait needs now. One of these that is stuck makes the wait stuck.
+    fn needs(&self, target: &Target) -> Vec<ExecutorId> {
+        match target.promise {
+            // Its task runs on a thread that waits.
+            Some(promise) if self.waiting.contains_key(&promise) => vec![promise],
+            _ if target.begun.load(Ordering::Relaxed) => Vec::new(),
+            _ => target.needs.iter().filter_map(Need::now).collect(),
+        }
+    }
+
+    /// Refuses a wait of a thread of `starts` that needs something that is stuck. `start` is the
+    /// name of the innermost place.
+    fn check(
+        &self,
+        starts: &[ExecutorId],
+        start: String,
+        needs: &[ExecutorId],
+    ) -> Result<(), WaitRefusedError> {
+        let mut stuck = self.stuck(needs);
+        let Some(need) = needs.iter().find(|need| stuck.contains(need)) else {
             return Ok(());
-        }
-        let mut names = vec![self.name(start)];
-        if start != to {
-            self.find(start, to, &mut stuck, &mut names);
-        } else if let Some(node) = self.waiting.get(&start) {
-            let mut homes = node.homes.iter();
-            let _ = homes.any(|home| self.find(start, *home, &mut stuck, &mut names));
-        }
+        };
+        let mut names = vec![start];
+        self.find(starts, *need, &mut stuck, &mut names);
         Err(WaitRefusedError::deadlock(names))
     }
 
-    /// Returns the places that `to` depends on, and on which no wait can end.
-    fn stuck(&self, to: ExecutorId) -> Vec<ExecutorId> {
+    /// Returns what of `needs`, and of all that they depend on, can never come: a pool is stuck when
+    /// each of its threads waits for something that is stuck.
+    fn stuck(&self, needs: &[ExecutorId]) -> Vec<ExecutorId> {
         let mut stuck = Vec::new();
-        let mut unseen = vec![to];
-        while let Some(home) = unseen.pop() {
-            if let Some(node) = self.node(home)
-                && !stuck.contains(&home)
-                && (is_whole(home, node) || node.is_full())
+        let mut unseen = needs.to_vec();
+        while let Some(need) = unseen.pop() {
+            if let Some(node) = self.node(need)
+                && !stuck.contains(&need)
+                && (is_whole(need, node) || node.is_full(need))
             {
-                stuck.push(home);
-                unseen.extend(&node.homes);
+                stuck.push(need);
+                unseen.extend(node.waits.iter().flat_map(|wait| self.needs(wait)));
             }
         }
         // A place is free again when a wait of one of its threads ends, but a whole place only when
         // all end.
         loop {
             let before = stuck.clone();
-            stuck.retain(|home| {
-                self.node(*home).is_some_and(|node| {
-                    let mut homes = node.homes.iter();
-                    match is_whole(*home, node) {
-                        true => homes.any(|home| before.contains(home)),
-                        false => homes.all(|home| before.contains(home)),
-                    }
-                })
+            let is_stuck = |wait: &Arc<Target>| {
+                let needs = self.needs(wait);
+                needs.iter().any(|need| before.contains(need))
+            };
+            stuck.retain(|need| {
+                self.node(*need)
+                    .is_some_and(|node| match is_whole(*need, node) {
+                        true => node.waits.iter().any(is_stuck),
+                        false => node.waits.iter().all(is_stuck),
+                    })
             });
             if stuck.len() == before.len() {
                 return stuck;
@@ -194,35 +303,42 @@ impl Record {
         }
     }
 
-    /// Adds the names of the places on a path from `at` to `start`. Returns `true` if there is a
-    /// path. Takes the places that it has seen out of `stuck`.
+    /// Adds the names of the places on a path from `at` to one of `starts`. Returns `true` if there
+    /// is a path. Takes what it has seen out of `stuck`.
     fn find(
         &self,
-        start: ExecutorId,
+        starts: &[ExecutorId],
         at: ExecutorId,
         stuck: &mut Vec<ExecutorId>,
         names: &mut Vec<String>,
     ) -> bool {
-        let place = at.of_end().0;
-        if place == start {
+        let name = self.name(at);
+        let is_new = names.last() != Some(&name);
+        if starts.contains(&at.place()) {
+            // The thread may work for several places.
+            if is_new && names.first() != Some(&name) {
+                names.push(name);
+            }
             return true;
         }
         let Some(node) = self.node(at).filter(|_| stuck.contains(&at)) else {
             return false;
         };
         stuck.retain(|seen| *seen != at);
-        names.push(self.name(place));
-        let mut homes = node.homes.iter();
-        let found = homes.any(|home| self.find(start, *home, stuck, names));
-        if !found {
+        if is_new {
+            names.push(name);
+        }
+        let mut needs = node.waits.iter().flat_map(|wait| self.needs(wait));
+        let found = needs.any(|need| self.find(starts, need, stuck, names));
+        if !found && is_new {
             names.pop();
         }
         found
     }
 
-    /// Returns the waiting threads of a place, or of the executor that ends.
-    fn node(&self, home: ExecutorId) -> Option<&Node> {
-        self.waiting.get(&home.of_end().0)
+    /// Returns the waiting threads of a place.
+    fn node(&self, need: ExecutorId) -> Option<&Node> {
+        self.waiting.get(&need.place())
     }
 
     fn name(&self, of: ExecutorId) -> String {
@@ -232,42 +348,33 @@ impl Record {
     }
 }
 
-/// Returns `true` if a wait for `home` needs all work of `node` to end. A wait for a task needs one
-/// thread that is free.
-fn is_whole(home: ExecutorId, node: &Node) -> bool {
-    home.of_end().1 || matches!(node.capacity, Capacity::Whole)
+/// Returns `true` if `need` is for the end of all work of `node`.
+fn is_whole(need: ExecutorId, node: &Node) -> bool {
+    need.is_end() || matches!(node.capacity, Capacity::Whole)
 }
 
 impl Node {
-    /// Returns `true` if all threads of this place wait.
-    fn is_full(&self) -> bool {
+    /// Returns `true` if all threads of this place wait: those that tasks can rely on, or any.
+    fn is_full(&self, need: ExecutorId) -> bool {
         match &self.capacity {
-            Capacity::Threads(width) => self.homes.len() >= *width,
-            Capacity::Permits(permits) => self.homes.len() >= permits.held(),
+            Capacity::Threads { most, .. } if need.is_any_thread() => self.waits.len() >= *most,
+            Capacity::Threads { width, .. } => self.waits.len() >= *width,
+            Capacity::Permits(permits) => self.waits.len() >= permits.held(),
             Capacity::Whole => true,
         }
     }
 }
 
-/// An edge of the record. Dropping it removes it from the record.
+/// A wait in one place of the record. Dropping it removes the wait from that place.
 #[derive(Debug)]
 #[must_use = "the record holds the wait only while the edge lives"]
 pub struct WaitEdge {
     from: ExecutorId,
-    to: ExecutorId,
+    target: Arc<Target>,
 }
 
 impl Drop for WaitEdge {
     fn drop(&mut self) {
-        let Self { from, to } = *self;
-        let mut record = lock();
-        if let Some(node) = record.waiting.get_mut(&from) {
-            if let Some(at) = node.homes.iter().position(|&home| home == to) {
-                node.homes.swap_remove(at);
-            }
-            if node.homes.is_empty() {
-                record.waiting.remove(&from);
-            }
-        }
+        lock().remove(self.from, &self.target);
     }
 }

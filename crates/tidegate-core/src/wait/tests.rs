@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::record::lock;
+use super::record::{Place, Target, lock};
 use super::*;
 use crate::Blocking;
-use crate::executor::{Executor, ExecutorId, WaitPolicy, enter};
+use crate::executor::{Executor, ExecutorId, Need, WaitPolicy, Work, enter};
 use crate::permits::Permits;
+use crate::raw::working::run_task_of_promise;
 use crate::testing::StubExecutor;
 
 /// Records a wait of one of `from`'s threads for `to`. All waits of a test are made on the test's
@@ -80,16 +81,16 @@ fn fewer_threads_than_waits_rely_on_are_refused() {
     let (pool, other) = (StubExecutor::new("pool", 3), StubExecutor::new("other", 1));
     let first = wait(&pool, &pool).expect("two threads are free");
     let mut narrowed = false;
-    change_width(pool.id(), 2, || narrowed = true).expect("one thread is free");
+    change_width(pool.id(), 2, 2, || narrowed = true).expect("one thread is free");
     assert!(narrowed);
-    let refused = change_width(pool.id(), 1, || unreachable!("it is refused")).unwrap_err();
+    let refused = change_width(pool.id(), 1, 1, || unreachable!("it is refused")).unwrap_err();
     assert_eq!(refused.names(), ["pool"]);
     drop(first);
-    change_width(pool.id(), 1, || ()).expect("no thread waits");
+    change_width(pool.id(), 1, 1, || ()).expect("no thread waits");
     // The same through another executor.
     let _to = wait(&pool, &other).expect("it does not wait");
     let _back = wait(&other, &pool).expect("two threads are free");
-    let refused = change_width(pool.id(), 1, || unreachable!("it is refused")).unwrap_err();
+    let refused = change_width(pool.id(), 1, 1, || unreachable!("it is refused")).unwrap_err();
     assert_eq!(refused.names(), ["pool", "other"]);
 }
 
@@ -98,7 +99,7 @@ fn more_threads_open_a_circle_for_the_next_wait() {
     let (pool, other) = (StubExecutor::new("pool", 1), StubExecutor::new("other", 1));
     let _to = wait(&pool, &other).expect("it does not wait");
     assert!(wait(&other, &pool).is_err());
-    change_width(pool.id(), 2, || ()).expect("more are never too few");
+    change_width(pool.id(), 2, 2, || ()).expect("more are never too few");
     drop(wait(&other, &pool).expect("a thread of the pool is free"));
 }
 
@@ -235,4 +236,93 @@ fn a_whole_place_is_stuck_by_any_of_its_waits() {
         record_wait(inside(last), run).is_err(),
         "through one of two"
     );
+}
+
+/// Records a wait of one of `from`'s threads for a task of `to`, whose promise is at `task`.
+fn wait_for_task(
+    from: &Arc<StubExecutor>,
+    to: &Arc<StubExecutor>,
+    (task, started): (usize, bool),
+    endless: bool,
+) -> Result<WaitGuard, WaitRefusedError> {
+    let _mark = enter(Arc::clone(from) as _, WaitPolicy::Free);
+    let awaited = Awaited {
+        promise: Some(task),
+        work: Work::Submitted,
+        endless,
+    };
+    check_wait_for(Some(&**to), awaited, || started)
+}
+
+#[test]
+fn a_task_that_runs_needs_no_other_thread() {
+    let (pool, other) = (StubExecutor::new("pool", 1), StubExecutor::new("other", 1));
+    assert!(wait_for_task(&pool, &pool, (8, false), true).is_err());
+    drop(wait_for_task(&pool, &pool, (8, true), true).expect("another thread runs it"));
+    // The same through another executor, for a task that starts after the wait was recorded.
+    let _waits = wait_for_task(&other, &pool, (16, false), true).expect("the pool is free");
+    assert!(wait(&pool, &other).is_err());
+    needs_nothing(24);
+    assert!(wait(&pool, &other).is_err(), "another task has started");
+    needs_nothing(16);
+    drop(wait(&pool, &other).expect("the task runs on another thread"));
+}
+
+#[test]
+fn the_thread_of_a_task_closes_a_circle_though_its_pool_has_others() {
+    let (one, many) = (StubExecutor::new("one", 1), StubExecutor::new("many", 4));
+    let _waits = wait_for_task(&one, &many, (8, false), true).expect("it has threads");
+    needs_nothing(8);
+    drop(wait(&many, &one).expect("another task of the pool"));
+    let refused = run_task_of_promise(8, || wait(&many, &one)).unwrap_err();
+    assert_eq!(refused.names(), ["many", "one"]);
+    // In a task inside that task as well, as a pool whose policy is to run tasks in place has it.
+    let inside = || run_task_of_promise(16, || wait(&many, &one));
+    assert!(run_task_of_promise(8, inside).is_err());
+}
+
+#[test]
+fn a_thread_that_waits_in_a_view_is_a_waiting_thread_of_the_pool() {
+    let (pool, view) = (StubExecutor::new("pool", 2), StubExecutor::new("view", 1));
+    let in_view = || {
+        let _pool = enter(Arc::clone(&pool) as _, WaitPolicy::Free);
+        wait(&view, &pool)
+    };
+    let first = wait(&pool, &pool).expect("the other thread is free");
+    let refused = in_view().unwrap_err();
+    assert_eq!(refused.names(), ["view", "pool"]);
+    drop(first);
+    let _held = in_view().expect("the other thread is free");
+    assert!(wait(&pool, &pool).is_err());
+}
+
+#[test]
+fn a_wait_with_a_limit_makes_nothing_stuck_and_is_refused_if_only_its_limit_ends_it() {
+    let (one, two) = (StubExecutor::new("one", 1), StubExecutor::new("two", 1));
+    let limited = |from, to| wait_for_task(from, to, (8, false), false);
+    let _until = limited(&one, &two).expect("two is free");
+    let _waits = wait(&two, &one).expect("the wait of one ends");
+    let refused = limited(&one, &two).unwrap_err();
+    assert_eq!(refused.names(), ["one", "two"]);
+}
+
+#[test]
+fn a_refused_wait_is_never_seen_by_others() {
+    let pool = StubExecutor::new("pool", 1);
+    let place = Place {
+        id: pool.id(),
+        name: "pool".to_owned(),
+        capacity: Capacity::Threads { width: 1, most: 1 },
+    };
+    let mut record = lock();
+    let needs = Target::needing(Need::thread_of(pool.id()));
+    let admitted = record.admit(&[place], needs, true);
+    assert!(admitted.is_err() && !record.waiting.contains_key(&pool.id()));
+    drop(record);
+    // A width that grows is not refused, whatever waits.
+    let (wide, other) = (StubExecutor::new("wide", 2), StubExecutor::new("other", 1));
+    let _waits = wait(&wide, &other).expect("it is free");
+    for (width, most) in [(1, 2), (1, 1), (2, 2)] {
+        change_width(wide.id(), width, most, || ()).expect("its wait ends");
+    }
 }

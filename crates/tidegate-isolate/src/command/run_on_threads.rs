@@ -60,7 +60,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         work: F,
     ) -> Result<T, CommandError<E>> {
         let start = self.state.now();
-        let _recorded = match self.state.may_wait() {
+        let recorded = match self.state.may_wait() {
             Ok(recorded) => recorded,
             Err(refused) => {
                 let cause = Cause::Rejected(refused);
@@ -78,6 +78,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             },
             Err((cause, _)) => Err(cause),
         };
+        // Before the fallback runs, which may wait for something else.
+        drop(recorded);
         self.end_with(options, start, raw)
     }
 

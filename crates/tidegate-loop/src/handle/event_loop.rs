@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::executor::{ExecutorId, is_current};
+use tidegate_core::executor::{ExecutorId, Work, is_current};
 use tidegate_core::thread::ThreadInfo;
 use tidegate_core::{Clock, Executor, Rejected, Task};
 use tidegate_pool::internal::TaskPromise;
@@ -142,7 +142,7 @@ impl<P: Placement> EventLoop<P> {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let (answer, completion) = TaskPromise::of(&self.shared);
+        let (answer, completion) = TaskPromise::of(&self.shared, Work::Submitted);
         self.shared
             .submit(Task::labelled::<F, _>(move || answer.run(run)))?;
         Ok(completion)

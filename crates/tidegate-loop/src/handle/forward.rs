@@ -29,6 +29,10 @@ macro_rules! forward_executor {
             tidegate_core::Executor::name(&*self.$to)
         }
 
+        fn needs(&self, work: tidegate_core::executor::Work) -> Vec<tidegate_core::executor::Need> {
+            tidegate_core::Executor::needs(&*self.$to, work)
+        }
+
         fn clock(&self) -> &tidegate_core::Clock {
             tidegate_core::Executor::clock(&*self.$to)
         }

@@ -42,6 +42,10 @@ impl Executor for LoopPool {
         self.pool.width()
     }
 
+    fn most_threads(&self) -> usize {
+        self.pool.most_threads()
+    }
+
     fn unhandled(&self, what: &Unhandled<'_>) {
         match self.shared.upgrade() {
             Some(shared) => shared.unhandled(what),

@@ -4,6 +4,7 @@
 //! the call. See `core/hand_out.rs` for what runs where.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidegate_core::internal::PlainTask;
@@ -60,7 +61,25 @@ pub struct LoopProducer {
     /// While no thread drives the event loop, this is only a weak reference.
     shared: Weak<Shared>,
     driving: Option<(Arc<Shared>, Box<dyn Drive>)>,
+    /// Present as long as a thread drives the event loop, or may drive on.
+    present: Option<Present>,
     manual: bool,
+}
+
+/// Counts a driver of an event loop.
+struct Present(Arc<AtomicUsize>);
+
+impl Present {
+    fn of(shared: &Shared) -> Self {
+        shared.drivers.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(&shared.drivers))
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl LoopProducer {
@@ -68,6 +87,7 @@ impl LoopProducer {
         Self {
             shared: Arc::downgrade(shared),
             driving: None,
+            present: None,
             manual,
         }
     }
@@ -79,6 +99,7 @@ impl LoopProducer {
             shared.arrive(None);
         }
         let mut core = *shared.core.take()?;
+        self.present = Some(Present::of(&shared));
         core.begin_producing(&shared, self.manual);
         self.driving = Some((shared, core));
         Some(())
@@ -109,6 +130,7 @@ impl Producer for LoopProducer {
                     let (shared, core) = self.driving.take()?;
                     drop(shared.core.put(Box::new(core)));
                     if !shared.suspend_or_drive_on() {
+                        self.present = None;
                         return None;
                     }
                 }

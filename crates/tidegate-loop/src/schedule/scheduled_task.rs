@@ -8,7 +8,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_core::executor::is_current;
+use tidegate_core::executor::{Work, is_current};
 use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::internal::{Deliver, Delivery, PlainTask, SignalBlock};
 use tidegate_core::{RejectReason, Rejected, Task};
@@ -84,7 +84,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
-    let (answer, completion) = TaskPromise::of(shared);
+    let (answer, completion) = TaskPromise::of(shared, Work::Own);
     let timer = make(shared, after);
     cancel_with(&answer, &timer);
     let task = Task::labelled::<F, _>(move || answer.run(run));
@@ -103,7 +103,7 @@ pub(crate) fn repeat<F>(
 where
     F: FnMut() + Send + 'static,
 {
-    let (answer, completion) = TaskPromise::of(shared);
+    let (answer, completion) = TaskPromise::of(shared, Work::Own);
     let timer = make(shared, first);
     cancel_with(&answer, &timer);
     lock(&timer.state).body = Some(Body::Repeat(Repeat::new(answer, every, run)));

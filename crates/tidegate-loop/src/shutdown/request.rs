@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tidegate_core::Parker;
-use tidegate_core::internal::{as_nanos, check_wait};
+use tidegate_core::executor::Work;
+use tidegate_core::internal::{Awaited, as_nanos, check_wait_for};
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{SharedCompletion, WaitError};
 
@@ -43,11 +44,17 @@ impl Shared {
         if done.is_done() {
             return Ok(!self.plan.is_endless());
         }
-        let _recorded = check_wait(Some(self)).map_err(WaitError::Refused)?;
+        let deadline = self.clock.deadline(timeout);
+        let awaited = Awaited {
+            promise: None,
+            work: Work::Own,
+            endless: deadline == u64::MAX,
+        };
+        let recorded = check_wait_for(Some(self), awaited, || false);
+        let _recorded = recorded.map_err(WaitError::Refused)?;
         let parker = Parker::new();
         let woken = parker.clone();
         let _listening = done.listen(move |_| woken.unpark());
-        let deadline = self.clock.deadline(timeout);
         while !done.is_done() && self.clock.nanos() < deadline {
             self.clock.park_until(&parker, Some(deadline));
         }

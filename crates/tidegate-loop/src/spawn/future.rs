@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use tidegate_core::executor::is_current;
+use tidegate_core::executor::{Work, is_current};
 use tidegate_core::internal::prim::{AtomicBool, Mutex, Ordering, lock};
 use tidegate_core::internal::trace::Span;
 use tidegate_core::internal::{Deliver, Delivery, PlainTask, SignalBlock, contain};
@@ -41,7 +41,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let (answer, completion) = TaskPromise::of(shared);
+    let (answer, completion) = TaskPromise::of(shared, Work::Own);
     let name = new_block(shared, &answer);
     // The future stays unboxed until the event loop has accepted it, so that a refusal can return
     // it.
@@ -86,7 +86,7 @@ where
     F: Future + 'static,
     F::Output: Send + 'static,
 {
-    let (answer, completion) = TaskPromise::of(shared);
+    let (answer, completion) = TaskPromise::of(shared, Work::Own);
     let block = new_block(shared, &answer);
     let future: LocalFuture = Box::pin(completing(future, answer, Span::current()));
     insert_and_poll(&block, true, |local| local.pinned.insert(future));

@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) stalled: AtomicBool,
     /// The core of the event loop while no thread drives it.
     pub(crate) core: OwnerCell<Box<dyn Drive>>,
+    /// The number of threads that drive a roaming loop: not zero while a thread has the core.
+    pub(crate) drivers: Arc<std::sync::atomic::AtomicUsize>,
     /// Tasks that were handed to a strategy and have not ended.
     pub(crate) handed_out: HandedOut,
     /// How a thread is started, and what is known of the current one.
@@ -170,6 +172,7 @@ impl Shared {
             dump_requests: DumpRequests::default(),
             stalled: AtomicBool::new(false),
             core: OwnerCell::empty(),
+            drivers: Arc::default(),
             handed_out: HandedOut::default(),
             thread: ThreadSlot::new(parts.threads),
             handles: AtomicUsize::new(1),

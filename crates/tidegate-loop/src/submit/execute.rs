@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::executor::{ExecutorId, Signal, WaitPolicy, is_current, wait_policy};
+use tidegate_core::executor::{
+    ExecutorId, Need, Signal, WaitPolicy, Work, is_current, wait_policy,
+};
 use tidegate_core::internal::{WatchList, trace};
 use tidegate_core::{
     Clock, Executor, Parker, RejectReason, Rejected, Task, Unhandled, WaitRefusedError,
@@ -125,6 +127,21 @@ impl Executor for Shared {
 
     fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// A roaming loop also needs the threads on which its strategy runs its work.
+    fn needs(&self, work: Work) -> Vec<Need> {
+        if matches!(self.reject, RejectPolicy::With(_)) && work != Work::Own {
+            // The policy may run it anywhere.
+            return Vec::new();
+        }
+        let mut needs = vec![Need::thread_of(self.id)];
+        if self.settings.driven
+            && let Some(strategy) = self.thread.strategy()
+        {
+            needs.extend(strategy.needs(work != Work::Own, &self.drivers));
+        }
+        needs
     }
 
     fn has_abandoned_tasks(&self) -> bool {

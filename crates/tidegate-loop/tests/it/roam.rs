@@ -11,7 +11,7 @@ use tidegate_loop::{
 use tidegate_pool::TryExecutor;
 use tidegate_pool::strategy::{Monitor, Strategy};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Counter, Gate, Log, Stop, until};
+use tidegate_testkit::{Counter, Gate, Log, Stop, block_on, until};
 
 use crate::manual_executor::ManualExecutor;
 use crate::strategies::{HAND_OVER, KINDS, Kind, pool};
@@ -174,6 +174,51 @@ fn a_task_may_wait_for_its_own_loop_and_the_loops_own_work_may_not() {
             timer.unwrap().wait().unwrap(),
             Err(WaitError::Refused(_))
         ));
+    }
+}
+
+/// Fills the pool of two threads under a loop with jobs that wait for the loop: for a task, or for a
+/// timer. A loop that was started has one of the threads. Returns how many jobs may not wait.
+fn refused_of_a_full_pool(kind: Kind, is_started: bool, is_timer: bool) -> usize {
+    let workers = pool(2);
+    let home = on(Arc::clone(&workers) as _, kind);
+    if is_started {
+        home.submit(|| ()).unwrap().wait().unwrap();
+    }
+    let (arrived, count) = (Counter::new(), if is_started { 1 } else { 2 });
+    let job = || {
+        let (home, arrived) = (home.clone(), arrived.clone());
+        workers.submit(move || {
+            arrived.hit();
+            arrived.wait_for(count);
+            let answer = match is_timer {
+                true => home.schedule(Duration::ZERO, || ()).unwrap(),
+                false => home.submit(|| ()).unwrap(),
+            };
+            answer.wait().is_err_and(|error| error.is_refused())
+        })
+    };
+    let jobs: Vec<_> = (0..count).map(|_| job().unwrap()).collect();
+    let refused = jobs.into_iter().map(|job| block_on("the wait ends", job));
+    refused.filter(|refused| *refused.as_ref().unwrap()).count()
+}
+
+#[test]
+fn a_job_waits_for_a_loop_over_its_full_pool_only_if_a_thread_can_run_the_work() {
+    for kind in KINDS {
+        // Under these, the thread of the loop gives the task to the pool, which has no thread.
+        let gives = matches!(kind, Kind::Pec | Kind::Ewyk | Kind::Eager);
+        let cases = [
+            ((false, false), if gives { 2 } else { 1 }),
+            ((false, true), 1),
+            ((true, false), usize::from(gives)),
+            ((true, true), 0),
+        ];
+        for ((is_started, is_timer), expected) in cases {
+            let refused = refused_of_a_full_pool(kind, is_started, is_timer);
+            let case = format!("{kind:?}, started {is_started}, timer {is_timer}");
+            assert_eq!(refused, expected, "{case}");
+        }
     }
 }
 

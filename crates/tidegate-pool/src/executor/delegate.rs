@@ -7,7 +7,7 @@ macro_rules! delegate_executor {
         const _: () = {
             use std::any::Any;
             use std::sync::Arc;
-            use tidegate_core::executor::{ExecutorId, Signal};
+            use tidegate_core::executor::{ExecutorId, Need, Signal, Work};
             use tidegate_core::{Clock, Executor, Rejected, Task, Unhandled};
 
             impl Executor for $handle {
@@ -49,6 +49,14 @@ macro_rules! delegate_executor {
 
                 fn width(&self) -> usize {
                     self.shared.width()
+                }
+
+                fn most_threads(&self) -> usize {
+                    self.shared.most_threads()
+                }
+
+                fn needs(&self, work: Work) -> Vec<Need> {
+                    self.shared.needs(work)
                 }
 
                 fn has_abandoned_tasks(&self) -> bool {

@@ -7,6 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use tidegate_core::executor::Work;
 use tidegate_core::internal::{contain, discard_all};
 use tidegate_core::{CaughtPanic, Executor, Task, Unhandled};
 use tidegate_promise::internal::promise_for_task;
@@ -57,10 +58,11 @@ pub struct TaskPromise<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> TaskPromise<T> {
-    /// Creates a promise whose listeners run on `home`, which is an event loop or a pool.
+    /// Creates a promise whose listeners run on `home`, which is an event loop or a pool. `work`
+    /// tells how the closure comes to `home`.
     #[inline]
-    pub fn of<H: Executor>(home: &Arc<H>) -> (Self, Completion<T>) {
-        let (promise, completion) = promise_for_task(Arc::<H>::clone(home), left);
+    pub fn of<H: Executor>(home: &Arc<H>, work: Work) -> (Self, Completion<T>) {
+        let (promise, completion) = promise_for_task(Arc::<H>::clone(home), work, left);
         let answer = Self {
             promise: Some(promise),
         };
@@ -77,7 +79,7 @@ impl<T: Send + 'static> TaskPromise<T> {
             return;
         }
         // The promise can no longer be cancelled, so `complete` is not refused.
-        let _ = match contain(run) {
+        let _ = match promise.run_task(|| contain(run)) {
             Ok(value) => promise.complete(Ok(value)),
             Err(panic) => {
                 report_if_unseen(&promise, std::any::type_name::<F>(), &panic);

@@ -36,7 +36,7 @@
 
 use std::sync::{Arc, Weak};
 
-use tidegate_core::executor::{ExecutorId, Signal, enter, is_current, wait_policy};
+use tidegate_core::executor::{ExecutorId, Need, Signal, Work, enter, is_current, wait_policy};
 use tidegate_core::internal::prim::{
     AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock,
 };
@@ -160,6 +160,13 @@ impl Executor for Shared {
 
     fn clock(&self) -> &Clock {
         self.over.clock()
+    }
+
+    /// The turn that runs the work needs the view, and what a task of the executor under it needs.
+    fn needs(&self, _work: Work) -> Vec<Need> {
+        let mut needs = self.over.needs(Work::Submitted);
+        needs.push(Need::thread_of(self.id));
+        needs
     }
 
     fn has_abandoned_tasks(&self) -> bool {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tidegate_core::executor::Work;
 use tidegate_core::{CancelToken, Dump, Executor, Rejected, Task};
 use tidegate_promise::{Completion, Promise, SharedCompletion, promise_on};
 
@@ -110,7 +111,7 @@ impl WorkerPool {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let (answer, completion) = TaskPromise::of(&self.shared);
+        let (answer, completion) = TaskPromise::of(&self.shared, Work::Submitted);
         let task = Task::labelled::<F, _>(move || answer.run(run));
         (Job::new(task), completion)
     }

@@ -24,6 +24,7 @@ use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::executor::Work;
 use tidegate_core::internal::prim::{Mutex, lock};
 use tidegate_core::internal::trace::Span;
 use tidegate_core::internal::{PlainTask, contain};
@@ -52,7 +53,7 @@ where
     if let Err(why) = target.timer().start() {
         return Err(Rejected::new(run, why));
     }
-    let (answer, completion) = TaskPromise::of(target);
+    let (answer, completion) = TaskPromise::of(target, Work::Own);
     let task = ScheduledTask::new(target, type_name::<F>());
     task.cancel_with(&answer);
     let span = Span::current();
@@ -74,7 +75,7 @@ where
     if let Err(why) = target.timer().start() {
         return Err(Rejected::new(run, why).into());
     }
-    let (answer, completion) = TaskPromise::of(target);
+    let (answer, completion) = TaskPromise::of(target, Work::Own);
     let task = ScheduledTask::new(target, type_name::<F>());
     task.cancel_with(&answer);
     task.begin(first, Body::Repeat(Repeat::new(answer, every, run)));

@@ -9,7 +9,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_core::{Blocking, Dump, Task};
+use tidegate_core::executor::{Need, Work};
+use tidegate_core::{Blocking, Dump, Executor, Task};
 
 use crate::pool::TryExecutor;
 use crate::strategy::raw::ProducerGuard;
@@ -106,6 +107,10 @@ impl<P: Producer> Rule<P> for Ewyk {
                 }
             }
         }
+    }
+
+    fn task_needs(&self, executor: &dyn Executor) -> Vec<Need> {
+        executor.needs(Work::Given)
     }
 
     fn describe(&self, dump: Dump) -> Dump {

@@ -12,9 +12,10 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use tidegate_core::Blocking;
-use tidegate_core::executor::{WaitPolicy, wait_policy};
+use tidegate_core::executor::{Need, WaitPolicy, Work, wait_policy};
 use tidegate_core::internal::{PlainTask, contain, discard};
 use tidegate_core::{CaughtPanic, Dump, Executor, RejectReason, Rejected, Task, Unhandled};
 
@@ -59,6 +60,13 @@ pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
     /// Called with `true` when a thread starts to produce, and with `false` when it ends.
     fn driving(&self, begins: bool) {
         let _ = begins;
+    }
+
+    /// Returns what a task that may block needs of `executor` while no thread is free. The default
+    /// is nothing: the thread that produced the task runs it.
+    fn task_needs(&self, executor: &dyn Executor) -> Vec<Need> {
+        let _ = executor;
+        Vec::new()
     }
 
     /// Adds the rule's own state to a dump of the strategy.
@@ -200,6 +208,19 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
     /// the task ends.
     pub(crate) fn holds_production(self: &Arc<Self>) -> bool {
         R::KEEPS_PRODUCER && is_inside(self.key())
+    }
+
+    /// See [`Strategy::needs`](super::handle::Strategy::needs). Any thread of the executor can start
+    /// production.
+    pub(crate) fn needs(&self, submitted: bool, drivers: &Arc<AtomicUsize>) -> Vec<Need> {
+        let needs = self.executor.needs(Work::Own).into_iter();
+        let mut needs: Vec<_> = needs
+            .map(|need| need.of_any_thread().unless(drivers))
+            .collect();
+        if submitted {
+            needs.extend(self.rule.task_needs(&*self.executor));
+        }
+        needs
     }
 
     /// Adds the state of the producer's cell and of the rule to a dump of the strategy.

@@ -1,7 +1,9 @@
 //! The trait of all strategies, and the macro that implements it for a handle of an engine.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
+use tidegate_core::executor::Need;
 use tidegate_core::{Dump, Rejected};
 
 use super::metrics::StrategyMetrics;
@@ -219,6 +221,15 @@ pub trait Strategy: Send + Sync + 'static {
     fn holds_production(&self) -> bool {
         false
     }
+
+    /// Returns what the work of the producer needs of other executors before it can run.
+    /// `submitted` is `true` for a task that may block. `drivers` counts the threads that have the
+    /// producer now. The default is nothing.
+    #[doc(hidden)]
+    fn needs(&self, submitted: bool, drivers: &Arc<AtomicUsize>) -> Vec<Need> {
+        let _ = (submitted, drivers);
+        Vec::new()
+    }
 }
 
 /// A strategy that was chosen at run time.
@@ -257,6 +268,10 @@ impl<S: Strategy + ?Sized> Strategy for Arc<S> {
 
     fn holds_production(&self) -> bool {
         S::holds_production(self)
+    }
+
+    fn needs(&self, submitted: bool, drivers: &Arc<AtomicUsize>) -> Vec<Need> {
+        S::needs(self, submitted, drivers)
     }
 
     fn dump(&self) -> Dump {
@@ -334,6 +349,14 @@ macro_rules! strategy_handle {
 
             fn holds_production(&self) -> bool {
                 self.engine.holds_production()
+            }
+
+            fn needs(
+                &self,
+                submitted: bool,
+                drivers: &std::sync::Arc<std::sync::atomic::AtomicUsize>,
+            ) -> Vec<tidegate_core::executor::Need> {
+                self.engine.needs(submitted, drivers)
             }
 
             fn dump(&self) -> tidegate_core::Dump {

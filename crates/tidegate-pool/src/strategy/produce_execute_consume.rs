@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use tidegate_core::executor::{Need, Work};
 use tidegate_core::{Blocking, Executor, Task};
 
 use crate::strategy::raw::ProducerGuard;
@@ -62,5 +63,9 @@ impl<P: Producer> Rule<P> for Pec {
             Blocking::Never => engine.produce_consume(held, task),
             Blocking::Adapts | Blocking::May => engine.produce_execute_consume(held, task),
         })
+    }
+
+    fn task_needs(&self, executor: &dyn Executor) -> Vec<Need> {
+        executor.needs(Work::Given)
     }
 }

@@ -11,6 +11,7 @@ mod ordered;
 mod pool;
 mod schedule;
 mod strategy;
+mod waits;
 
 use std::time::Duration;
 

@@ -1,11 +1,15 @@
 //! Cancellation of a block, and the hook that runs on the thread that cancels it.
 
+use std::ptr;
+
 use tidegate_core::Task;
+use tidegate_core::executor::Work;
+use tidegate_core::internal::needs_nothing;
 use tidegate_core::internal::prim::{Ordering, fence};
 
 use super::decide::Decided;
 use super::depth;
-use super::state::{CANCELLED, CLAIMED, DONE, UNCANCELLABLE};
+use super::state::{AWAITED, CANCELLED, CLAIMED, DONE, SUBMITTED, TASK, UNCANCELLABLE};
 use super::storage::{Block, BlockPtr};
 
 impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
@@ -45,11 +49,37 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    if state & (AWAITED | TASK) == AWAITED | TASK {
+                        needs_nothing(ptr::from_ref(self).addr());
+                    }
+                    return true;
+                }
                 Err(now) => state = now,
             }
         }
         state & CANCELLED == 0
+    }
+
+    /// Makes this block report to the wait record when its outcome needs no thread any more but the
+    /// one that decides it: its task has started, or it is decided. Returns `true` if that is so
+    /// already. Called with the lock of the record held: what happens after this call finds the
+    /// wait.
+    pub(super) fn needs_nothing_or_will_report(&self) -> bool {
+        let state = self.state.fetch_or(AWAITED, Ordering::Relaxed);
+        let started = match state & TASK {
+            0 => 0,
+            _ => UNCANCELLABLE,
+        };
+        state & (DONE | CLAIMED | started) != 0
+    }
+
+    /// Returns how the work that decides this block comes to its home.
+    pub(super) fn work(&self) -> Work {
+        match self.state.load(Ordering::Relaxed) & SUBMITTED {
+            0 => Work::Own,
+            _ => Work::Submitted,
+        }
     }
 
     pub(super) fn on_cancel(&self, hook: Task) {

@@ -12,13 +12,13 @@ use std::task::Waker;
 use tidegate_core::Unhandled;
 use tidegate_core::executor::Signal;
 use tidegate_core::internal::prim::Ordering;
-use tidegate_core::internal::{Delivery, SignalHeader};
+use tidegate_core::internal::{Delivery, SignalHeader, needs_nothing};
 
 use super::decide::Decided;
 use super::depth::{self, contain};
 use super::listener::Listener;
 use super::state::{
-    DONE, INLINE, LISTENER, NOTIFYING, READER, SLEEPER, UNSTARTED, WRITER, is_settled,
+    AWAITED, DONE, INLINE, LISTENER, NOTIFYING, READER, SLEEPER, UNSTARTED, WRITER, is_settled,
 };
 use super::storage::{Block, BlockPtr, SWEEP_AFTER};
 
@@ -27,6 +27,9 @@ impl Decided {
     /// freed already, unless this thread holds the right to notify.
     #[inline(always)]
     pub(super) fn notify<T: Send + 'static, E: Send + 'static>(&self, ptr: BlockPtr<T, E>) {
+        if self.state & AWAITED != 0 {
+            needs_nothing(ptr.addr());
+        }
         if self.notify {
             start(ptr, self.inline);
         } else if self.state & SLEEPER != 0 && is_settled(self.state) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use tidegate_core::Executor;
+use tidegate_core::executor::Work;
 use tidegate_core::internal::prefetch_for_write;
 use tidegate_core::internal::prim::Ordering;
 
@@ -168,6 +169,17 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     /// notification. A wait for the block on this thread would never end.
     pub fn is_notifying_on_this_thread(&self) -> bool {
         depth::is_notifying_on_this_thread(self.block.addr())
+    }
+
+    /// Returns the address of the block, and how the work that decides it comes to its home.
+    pub fn awaited(&self) -> (usize, Work) {
+        (self.block.addr(), self.block.get().work())
+    }
+
+    /// Makes this block report to the wait record when its outcome needs no thread any more but the
+    /// one that decides it. Returns `true` if that is so already.
+    pub fn needs_nothing_or_will_report(&self) -> bool {
+        self.block.get().needs_nothing_or_will_report()
     }
 
     /// Takes the outcome if it is decided and every listener has run.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use tidegate_core::Executor;
+use tidegate_core::executor::Work;
 use tidegate_core::internal::prim::Ordering;
 
 use super::listen::{ListenerToken, Place, push_node, remove_node};
@@ -105,6 +106,16 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
     /// Returns `true` if the block can still be cancelled.
     pub fn is_cancellable(&self) -> bool {
         !self.block.get().has(DONE | CLAIMED | UNCANCELLABLE)
+    }
+
+    /// See [`Reader::awaited`](super::Reader::awaited).
+    pub fn awaited(&self) -> (usize, Work) {
+        (self.block.addr(), self.block.get().work())
+    }
+
+    /// See [`Reader::needs_nothing_or_will_report`](super::Reader::needs_nothing_or_will_report).
+    pub fn needs_nothing_or_will_report(&self) -> bool {
+        self.block.get().needs_nothing_or_will_report()
     }
 
     /// Returns the executor on which the listeners run, if any.

@@ -54,6 +54,14 @@ pub(super) const TASK: u32 = 1 << 10;
 /// failure for that. Always set together with `CANCELLED`; `outcome` is empty.
 pub(super) const UNSTARTED: u32 = 1 << 11;
 
+/// A thread that the wait record knows waits for the outcome: the start of the task, or the outcome,
+/// is reported to the record. Never cleared.
+pub(super) const AWAITED: u32 = 1 << 12;
+
+/// The task was submitted to the home, which may give it to another executor. Set when the block is
+/// created.
+pub(super) const SUBMITTED: u32 = 1 << 13;
+
 /// The owner bits. The block is alive while any of them is set.
 pub(super) const OWNERS: u32 = WRITER | READER | NOTIFYING;
 

@@ -103,6 +103,12 @@ impl<T: Send + 'static, E: Send + 'static> Writer<T, E> {
         self.block.get().home.as_ref()
     }
 
+    /// Returns the address of the block.
+    #[inline(always)]
+    pub fn addr(&self) -> usize {
+        self.block.addr()
+    }
+
     /// Converts the unique end into one that can be cloned.
     pub fn share(self) -> SharedWriter<T, E> {
         let block = self.block;

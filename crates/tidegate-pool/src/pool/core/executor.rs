@@ -4,11 +4,13 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::executor::{ExecutorId, Signal, is_current};
+use tidegate_core::executor::{ExecutorId, Need, Signal, Work, is_current};
 use tidegate_core::internal::{PlainTask, WatchList};
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
 use crate::ordered::SharedWithViews;
+use crate::pool::headroom::Headroom;
+use crate::pool::policy::PoolPolicy;
 use crate::pool::queue::Job;
 use crate::schedule::{ScheduleTarget, TaskTimer};
 
@@ -78,6 +80,20 @@ impl Executor for Shared {
 
     fn width(&self) -> usize {
         self.width.load(Ordering::Relaxed)
+    }
+
+    fn most_threads(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    fn needs(&self, work: Work) -> Vec<Need> {
+        match (&self.policy, work) {
+            // The policy may run it anywhere.
+            (PoolPolicy::With(_), _) => Vec::new(),
+            // It will be refused.
+            (_, Work::Given) if self.free_threads().places == 0 => Vec::new(),
+            _ => vec![Need::thread_of(self.id)],
+        }
     }
 
     fn has_abandoned_tasks(&self) -> bool {

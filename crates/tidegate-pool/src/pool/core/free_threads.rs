@@ -43,8 +43,9 @@ impl Shared {
         leased: usize,
     ) -> Result<(), WaitRefusedError> {
         let width = limits.width(leased);
-        change_width(self.id, width, || {
+        change_width(self.id, width, limits.max, || {
             self.width.store(width, Ordering::Relaxed);
+            self.most.store(limits.max, Ordering::Relaxed);
         })
     }
 
@@ -52,8 +53,9 @@ impl Shared {
     /// `false` and changes nothing if the current waits need more.
     pub(super) fn narrow_width(&self, threads: usize) -> bool {
         let width = self.width.load(Ordering::Relaxed).min(threads);
-        let narrowed = change_width(self.id, width, || {
+        let narrowed = change_width(self.id, width, threads, || {
             self.width.store(width, Ordering::Relaxed);
+            self.most.store(threads, Ordering::Relaxed);
         });
         narrowed.is_ok()
     }
@@ -61,7 +63,10 @@ impl Shared {
     /// Widens the width for waits to all threads again, because one could be started. Called with the
     /// lock held.
     pub(super) fn widen_width(&self, limits: &PoolLimits, leased: usize) {
-        if self.width.load(Ordering::Relaxed) < limits.width(leased) {
+        let (width, most) = (&self.width, &self.most);
+        if width.load(Ordering::Relaxed) < limits.width(leased)
+            || most.load(Ordering::Relaxed) < limits.max
+        {
             // More threads are never too few.
             let _ = self.set_width(limits, leased);
         }

@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub(super) keep_alive: AtomicU64,
     /// Threads that waits may rely on, for the check for circular waits.
     pub(super) width: AtomicUsize,
+    /// All threads that the pool may have, for the same check.
+    pub(super) most: AtomicUsize,
     /// Leased threads that are not in use.
     pub(super) kept: AtomicUsize,
     /// The number of live handles. Dropping the last one closes the pool.
@@ -157,6 +159,7 @@ impl Shared {
             room: AtomicU64::new(room_word(&limits)),
             keep_alive: AtomicU64::new(as_nanos(limits.keep_alive)),
             width: AtomicUsize::new(limits.width(0)),
+            most: AtomicUsize::new(limits.max),
             kept: AtomicUsize::new(0),
             handles: AtomicUsize::new(1),
             takers: AtomicUsize::new(1),

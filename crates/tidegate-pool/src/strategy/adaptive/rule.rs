@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidegate_core::executor::{Need, Work};
 use tidegate_core::internal::discard;
-use tidegate_core::{Blocking, Dump, RejectReason, Rejected, Task};
+use tidegate_core::{Blocking, Dump, Executor, RejectReason, Rejected, Task};
 
 use crate::strategy::engine::{Engine, Helper, Rule};
 use crate::strategy::metrics::raise;
@@ -89,6 +90,15 @@ impl<P: Producer> Rule<P> for Choice {
             && (self.pool.is_current() || stands_in())
         {
             lease.set_in_use(begins);
+        }
+    }
+
+    /// With a stand-in for production, the thread that drives the producer can run the task.
+    fn task_needs(&self, executor: &dyn Executor) -> Vec<Need> {
+        let needs = executor.needs(Work::Given);
+        match self.watch() {
+            None => needs,
+            Some(_) => needs.into_iter().map(Need::of_any_thread).collect(),
         }
     }
 

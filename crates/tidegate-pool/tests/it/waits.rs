@@ -1,0 +1,104 @@
+//! Waits of jobs and of view tasks that would close a circle: one of them is refused, and none else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_pool::{OrderedView, WorkerPool};
+use tidegate_promise::{Completion, Failure, WaitError};
+use tidegate_testkit::{Counter, Rng, block_on, model};
+
+fn pool(name: &str, threads: usize) -> WorkerPool {
+    let builder = WorkerPool::builder(name).core(threads).max(threads);
+    builder.reserved(0).build().unwrap()
+}
+
+fn view(pool: &WorkerPool) -> OrderedView {
+    let view = OrderedView::builder(Arc::new(pool.clone())).name("view");
+    view.build().unwrap()
+}
+
+/// Waits for `answer`, and fails instead of hanging.
+fn ends<T: Send + 'static>(answer: Completion<T>) -> T {
+    block_on("the wait ends", answer).unwrap()
+}
+
+/// The number of waits that were refused as a circle, among this one and those inside it.
+fn refusals(waited: Result<u32, WaitError<Failure>>) -> u32 {
+    match waited {
+        Ok(inside) => inside,
+        Err(WaitError::Refused(why)) => {
+            assert!(why.is_deadlock(), "{why}");
+            1
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_circle_through_a_pool_with_free_threads_is_refused() {
+    let (one, many) = (pool("one", 1), pool("many", 4));
+    let back = one.clone();
+    let outer = one.submit(move || {
+        let inner = many.submit(move || refusals(back.submit(|| 0).unwrap().wait()));
+        refusals(inner.unwrap().wait())
+    });
+    assert_eq!(ends(outer.unwrap()), 1);
+}
+
+#[test]
+fn jobs_that_wait_for_a_view_over_their_pool_cannot_take_all_threads() {
+    let pool = pool("workers", 2);
+    let view = view(&pool);
+    let arrived = Counter::new();
+    let jobs = [(); 2].map(|()| {
+        let (view, arrived) = (view.clone(), arrived.clone());
+        let job = move || {
+            let due = view.schedule(Duration::ZERO, || 0).unwrap();
+            arrived.hit();
+            arrived.wait_for(2);
+            refusals(due.wait())
+        };
+        pool.submit(job).unwrap()
+    });
+    assert_eq!(jobs.map(ends).iter().sum::<u32>(), 1);
+}
+
+#[test]
+fn a_task_of_a_view_that_waits_takes_a_thread_of_the_pool() {
+    let pool = pool("workers", 2);
+    let (view, handle) = (view(&pool), pool.clone());
+    let outer = pool.submit(move || {
+        let inside = move || refusals(handle.submit(|| 0).unwrap().wait());
+        let inner = view.schedule(Duration::ZERO, inside).unwrap();
+        refusals(inner.wait())
+    });
+    assert_eq!(ends(outer.unwrap()), 1);
+}
+
+/// A job that submits to a random pool and waits, and so on.
+fn chain(pools: &Arc<[WorkerPool]>, mut rng: Rng, depth: u32) -> u32 {
+    if depth == 0 {
+        return 0;
+    }
+    let (own, next) = (Arc::clone(pools), rng.fork());
+    let at = rng.index(pools.len());
+    let inner = pools[at].submit(move || chain(&own, next, depth - 1));
+    refusals(inner.unwrap().wait())
+}
+
+#[test]
+fn nested_waits_end_and_none_is_refused_where_threads_are_left() {
+    model(0..20, |rng| {
+        for (threads, may_refuse) in [(1, true), (2, true), (16, false)] {
+            let pools: Arc<[_]> = (0..3).map(|_| pool("workers", threads)).collect();
+            let chains: Vec<_> = (0..3)
+                .map(|_| {
+                    let (own, rng) = (Arc::clone(&pools), rng.fork());
+                    pools[0].submit(move || chain(&own, rng, 4)).unwrap()
+                })
+                .collect();
+            let refused: u32 = chains.into_iter().map(ends).sum();
+            assert!(may_refuse || refused == 0, "{threads} threads");
+        }
+    });
+}
