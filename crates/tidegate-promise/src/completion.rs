@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidegate_core::{CancelToken, Executor};
 
-use crate::block::{ListenerToken, Reader};
+use crate::block::{ListenerToken, Reader, run_put_off};
 use crate::wait::{pending_or_unstarted, wait};
 use crate::{Failure, Outcome, SharedCompletion, WaitError};
 
@@ -201,6 +201,8 @@ impl<T: Send + 'static, E: Send + 'static> Future for Completion<T, E> {
     type Output = Result<T, WaitError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // In a listener, the code that polls may block this thread until the outcome is there.
+        run_put_off();
         match self.reader.poll(cx.waker()) {
             Poll::Ready(outcome) => Poll::Ready(WaitError::from_taken(outcome)),
             Poll::Pending => pending_or_unstarted(&self.reader),

@@ -47,7 +47,8 @@ pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
 
     pub use crate::block::{
-        ListenerToken, Reader, SharedReader, SharedWriter, Writer, block, notify_unstarted,
+        ListenerToken, Reader, SharedReader, SharedWriter, Writer, as_outermost, block,
+        notify_unstarted,
     };
     pub use crate::promise::promise_for_task;
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_core::executor::Work;
 use tidegate_core::{CancelToken, Executor};
 
-use crate::block::{ListenerToken, SharedReader};
+use crate::block::{ListenerToken, SharedReader, run_put_off};
 use crate::wait::{Waitable, pending_or_unstarted, wait};
 use crate::{Failure, Outcome, WaitError};
 
@@ -197,6 +197,8 @@ where
     type Output = Result<T, WaitError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // As for `Completion`.
+        run_put_off();
         match Waitable::poll(&mut *self, cx.waker()) {
             Poll::Ready(outcome) => Poll::Ready(WaitError::from_taken(outcome)),
             Poll::Pending => pending_or_unstarted(&*self),

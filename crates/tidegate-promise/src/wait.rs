@@ -7,11 +7,11 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use tidegate_core::executor::Work;
-use tidegate_core::internal::{Awaited, SpinWait, check_wait_for};
+use tidegate_core::internal::{Awaited, SpinWait, check_may_block, check_wait_for};
 use tidegate_core::{CancelToken, Clock, Parker, WaitRefusedError};
 
 use crate::Outcome;
-use crate::block::Reader;
+use crate::block::{Reader, run_put_off};
 
 /// The reason why a wait or an `.await` returned no value.
 ///
@@ -267,6 +267,8 @@ where
     if deadline.is_some() && after.is_zero() {
         return Err(WaitError::TimedOut { after });
     }
+    check_may_block(home.as_deref()).map_err(WaitError::Refused)?;
+    run_put_off();
     let (promise, work) = what.awaited();
     let awaited = Awaited {
         promise: Some(promise),

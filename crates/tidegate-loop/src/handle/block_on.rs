@@ -4,6 +4,7 @@ use std::future::Future;
 use std::mem;
 
 use tidegate_core::executor::{WaitPolicy, wait_policy};
+use tidegate_promise::internal::as_outermost;
 
 use super::builder::EventLoopBuilder;
 use super::event_loop::EventLoop;
@@ -107,7 +108,8 @@ impl ManualLoop {
         let shared = self.shared.clone();
         let mut root = Root::new(&shared, future);
         let mut pinned = mem::take(&mut self.pinned);
-        self.core.drive_root(&shared, &mut pinned, &mut root);
+        // Maybe inside a listener, which cannot return before the future is ready.
+        as_outermost(|| self.core.drive_root(&shared, &mut pinned, &mut root));
         shared.announce_end();
         drop(member);
         match root.into_output() {

@@ -445,3 +445,26 @@ fn a_waker_may_outlive_its_loop() {
     }
     assert_eq!(block_on(async { 2 }).unwrap(), 2);
 }
+
+/// Completes promises in nested listeners. The innermost waits for a future whose listener would be
+/// one too many.
+#[test]
+fn a_future_in_nested_listeners_hears_of_what_it_maps() {
+    fn nest(depth: u32, log: Log<u32>) {
+        let (promise, answer) = promise::<u32>();
+        if depth > 0 {
+            answer.on_complete(move |_| nest(depth - 1, log));
+            return promise.succeed(0).unwrap();
+        }
+        let output = block_on(async move {
+            let mapped = answer.map(|value| value + 1);
+            let here = EventLoop::current().unwrap();
+            here.execute(move || promise.succeed(7).unwrap()).unwrap();
+            mapped.await.unwrap()
+        });
+        log.push(output.unwrap());
+    }
+    let log = Log::new();
+    nest(8, log.clone());
+    assert_eq!(log.take(), [8]);
+}

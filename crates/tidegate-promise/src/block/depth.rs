@@ -6,8 +6,8 @@
 //! the outermost listener has returned. Limit and queue are per thread and shared by all promises,
 //! and hooks count like listeners.
 //!
-//! Only the outermost listener drains the queue. User code that runs from the queue adds to the
-//! same queue, so the stack does not grow with the queue's length.
+//! Only the outermost listener drains the queue, and a thread that is about to block. User code that
+//! runs from the queue adds to the same queue, so the stack does not grow with the queue's length.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -136,6 +136,38 @@ pub(super) fn run_nested(block: usize, home: Option<&dyn Executor>, run: impl Fn
         run_deferred();
     }
     set(before);
+}
+
+/// Runs what was put off on this thread, which is about to block: the outermost listener cannot
+/// return before.
+#[inline]
+pub(crate) fn run_put_off() {
+    if WAITING.with(Cell::get) {
+        let emptying = Depth {
+            level: 0,
+            emptying: true,
+        };
+        run_at(emptying, run_deferred);
+    }
+}
+
+/// Runs code that drives futures on this thread until they are ready, maybe inside a listener.
+/// First runs what was put off. Listeners nest from the start again meanwhile.
+pub fn as_outermost<R>(run: impl FnOnce() -> R) -> R {
+    run_put_off();
+    run_at(Depth::OUTSIDE, run)
+}
+
+fn run_at<R>(depth: Depth, run: impl FnOnce() -> R) -> R {
+    struct Restore(Depth);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            set(self.0);
+        }
+    }
+    let _restore = Restore(DEPTH.with(Cell::get));
+    set(depth);
+    run()
 }
 
 /// Defers the notification of a block until the outermost listener has returned.

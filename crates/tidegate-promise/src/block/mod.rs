@@ -51,6 +51,8 @@ mod writer;
 
 pub use self::create::block;
 pub(crate) use self::create::task_block;
+pub use self::depth::as_outermost;
+pub(crate) use self::depth::run_put_off;
 pub use self::listen::ListenerToken;
 pub use self::reader::Reader;
 pub use self::shared_reader::SharedReader;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tidegate_core::Blocking;
 use tidegate_core::{CancelToken, ManualClock};
+use tidegate_promise::internal::as_outermost;
 use tidegate_promise::{Completion, Failure, WaitError, promise};
-use tidegate_testkit::{Gate, Log, rounds, until_some};
+use tidegate_testkit::{Gate, Log, block_on, rounds, until_some};
 
 use crate::support::{Loop, thread};
 
@@ -480,22 +481,51 @@ fn a_wait_in_a_listener_inside_its_own_listener_is_refused() {
     assert_eq!(log.take(), [true]);
 }
 
+/// How the innermost of nested listeners gets an outcome.
+type Get = fn(Completion<u32>) -> Result<u32, WaitError<Failure>>;
+
+/// Completes promises in nested listeners, each on the stack of the one before. The innermost gets
+/// the outcome of the last one.
+fn nest(depth: u32, get: Get, log: Log<u32>) {
+    let (promise, answer) = promise::<u32>();
+    if depth == 0 {
+        let mapped = answer.map(|value| value + 1);
+        promise.succeed(7).unwrap();
+        return log.push(get(mapped).unwrap());
+    }
+    answer.on_complete(move |_| nest(depth - 1, get, log));
+    promise.succeed(0).unwrap();
+}
+
 #[test]
-fn a_wait_for_what_this_thread_has_put_off_is_refused() {
-    /// Completes promises in nested listeners. The innermost waits for the last one.
-    fn nest(depth: u32, log: Log<bool>) {
-        let (promise, answer) = promise::<u32>();
-        if depth == 0 {
-            answer.on_complete(|_| ());
+fn a_wait_first_runs_what_this_thread_has_put_off() {
+    let ways: [Get; 4] = [
+        Completion::wait,
+        |answer| answer.share().unwrap().wait(),
+        |answer| block_on("it is ready", answer),
+        |answer| block_on("it is ready", answer.share().unwrap()),
+    ];
+    for get in ways {
+        let log = Log::new();
+        nest(8, get, log.clone());
+        assert_eq!(log.take(), [8]);
+    }
+}
+
+#[test]
+fn what_blocks_a_listener_may_nest_listeners_of_its_own() {
+    fn drives(answer: Completion<u32>) -> Result<u32, WaitError<Failure>> {
+        as_outermost(|| {
+            let (promise, other) = promise::<u32>();
+            let other = other.map(|value| value + 1);
             promise.succeed(7).unwrap();
-            return log.push(answer.wait().is_err_and(|error| error.is_refused()));
-        }
-        answer.on_complete(move |_| nest(depth - 1, log));
-        promise.succeed(0).unwrap();
+            assert!(other.is_done(), "it was not put off");
+            answer.wait()
+        })
     }
     let log = Log::new();
-    nest(8, log.clone());
-    assert_eq!(log.take(), [true]);
+    nest(8, drives, log.clone());
+    assert_eq!(log.take(), [8]);
 }
 
 #[test]
