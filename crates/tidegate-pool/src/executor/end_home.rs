@@ -14,6 +14,8 @@ use tidegate_core::executor::{ExecutorId, PromiseHome, current_executor, is_curr
 tidegate_core::internal::prim::thread_local! {
     /// The pool whose worker this thread is, also while it runs a task of a view or of a loop.
     static WORKER_OF: Cell<Option<ExecutorId>> = const { Cell::new(None) };
+    /// The ordered view whose turn this thread runs, and the executor under it.
+    static VIEW: Cell<Option<(ExecutorId, ExecutorId)>> = const { Cell::new(None) };
     /// The loop whose task this thread runs on behalf of a strategy.
     static TASK_OF: Cell<Option<ExecutorId>> = const { Cell::new(None) };
 }
@@ -31,6 +33,28 @@ impl Drop for WorkerMark {
     fn drop(&mut self) {
         WORKER_OF.set(self.0);
     }
+}
+
+/// Marks the calling thread as running a turn of `view`, which runs on `over`, until the guard is
+/// dropped.
+pub(crate) fn mark_view(view: ExecutorId, over: ExecutorId) -> ViewMark {
+    ViewMark(VIEW.replace(Some((view, over))))
+}
+
+/// The guard of [`mark_view`].
+#[must_use = "dropping the guard removes the mark"]
+pub(crate) struct ViewMark(Option<(ExecutorId, ExecutorId)>);
+
+impl Drop for ViewMark {
+    fn drop(&mut self) {
+        VIEW.set(self.0);
+    }
+}
+
+/// Returns `true` if the calling thread runs work of an ordered view over the executor `over`.
+pub(crate) fn is_in_view_over(over: ExecutorId) -> bool {
+    let view = VIEW.try_with(Cell::get).ok().flatten();
+    view.is_some_and(|(view, under)| under == over && is_current(view))
 }
 
 /// Runs `task`, for which the end of the event loop `id` waits.

@@ -90,13 +90,17 @@ impl OrderedViewBuilder {
         if self.tasks_per_turn == 0 {
             return Err(OrderedViewError::EmptyTurn);
         }
-        if self.over.width() == 1 {
+        let with_views = SharedWithViews::of(&*self.over);
+        let overlaps = match &with_views {
+            Some(with_views) => with_views.overlaps,
+            None => self.over.width() > 1,
+        };
+        if !overlaps {
             return Err(OrderedViewError::Ordered {
                 executor: self.over.name().to_owned(),
             });
         }
         let name = self.name.unwrap_or_else(|| self.over.name().to_owned());
-        let with_views = SharedWithViews::of(&*self.over);
         let place = match &with_views {
             Some(with_views) => Place {
                 over: Arc::clone(&with_views.executor),

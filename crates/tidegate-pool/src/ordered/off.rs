@@ -11,6 +11,8 @@ pub(crate) struct SharedWithViews {
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) timer: Arc<TaskTimer>,
     pub(crate) views: Arc<Views>,
+    /// `true` if tasks of the executor can run at the same time.
+    pub(crate) overlaps: bool,
 }
 
 /// The live views over one executor: none.

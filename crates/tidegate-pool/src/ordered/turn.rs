@@ -46,7 +46,7 @@ use tidegate_core::internal::{
 };
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
-use crate::executor::{HandedBack, UnstartedTasks, is_displacing};
+use crate::executor::{HandedBack, UnstartedTasks, is_displacing, mark_view};
 use crate::schedule::{ScheduleTarget, TaskTimer};
 
 /// No turn exists.
@@ -369,6 +369,7 @@ impl Shared {
         // ORDERING: SeqCst, see `end`.
         let stops = !self.ended.load(Ordering::SeqCst) || self.over.is_current();
         let _mark = enter(self.arc(), wait_policy());
+        let _view = mark_view(self.id, self.over.id());
         let mut ran = 0;
         loop {
             let mut end = self.take_end();

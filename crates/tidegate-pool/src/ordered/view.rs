@@ -98,7 +98,8 @@ impl OrderedView {
     ///
     /// A view that waits for a thread when its pool ends is one task among those that the *pool*
     /// hands back. That task runs all tasks of the view in order. If it is dropped, or run by a
-    /// thread of the pool that has ended, they are here.
+    /// thread of the pool that has ended, they are here. A task that holds this view keeps it alive
+    /// until the task is taken.
     pub fn handed_back(&self) -> HandedBack {
         self.shared.handed_back()
     }

@@ -21,7 +21,7 @@ pub enum PoolPolicy {
     #[default]
     Fail,
     /// Waits for `pause` and tries again, up to `attempts` times; then returns the job. On a thread
-    /// of the pool itself, and on any thread that must not block, it returns the job at once.
+    /// of the pool itself, also in a task of an ordered view, and on any thread that must not block, it returns the job at once.
     /// Cancelling the job's token ends the wait.
     Backoff {
         /// The number of attempts after the first one; at least one.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_pool::{OrderedView, WorkerPool};
+use tidegate_pool::{Growth, OrderedView, PoolPolicy, WorkerPool};
 use tidegate_promise::{Completion, Failure, WaitError};
-use tidegate_testkit::{Counter, Rng, block_on, model};
+use tidegate_testkit::{Counter, Rng, Stop, block_on, model};
 
 fn pool(name: &str, threads: usize) -> WorkerPool {
     let builder = WorkerPool::builder(name).core(threads).max(threads);
@@ -73,6 +73,34 @@ fn a_task_of_a_view_that_waits_takes_a_thread_of_the_pool() {
         refusals(inner.wait())
     });
     assert_eq!(ends(outer.unwrap()), 1);
+}
+
+#[test]
+fn a_task_of_a_view_is_on_a_thread_of_the_pool() {
+    let builder = WorkerPool::builder("workers").core(2).max(2).queue(1);
+    let pause = Duration::from_secs(3_600);
+    let policy = PoolPolicy::Backoff { attempts: 1, pause };
+    let pool = builder.reserved(0).policy(policy).build().unwrap();
+    let (view, handle) = (view(&pool), pool.clone());
+    let stop = Stop::new();
+    pool.execute(stop.closure()).unwrap();
+    let gate = stop.reached();
+    let tried = view.schedule(Duration::ZERO, move || {
+        // The second job does not fit into the queue.
+        let results = [(); 2].map(|()| handle.execute(|| ()).is_ok());
+        (handle.is_current(), results)
+    });
+    assert_eq!(ends(tried.unwrap()), (true, [true, false]));
+    gate.open();
+    assert!(!pool.is_current());
+}
+
+#[test]
+fn a_view_over_a_pool_that_queues_first_keeps_the_order() {
+    let builder = WorkerPool::builder("workers").core(1).max(2).queue(1);
+    let pool = builder.growth(Growth::QueueFirst).build().unwrap();
+    assert!(OrderedView::over(Arc::new(pool)).is_ok());
+    assert!(OrderedView::over(Arc::new(self::pool("one", 1))).is_err());
 }
 
 /// A job that submits to a random pool and waits, and so on.

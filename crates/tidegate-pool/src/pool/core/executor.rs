@@ -8,6 +8,7 @@ use tidegate_core::executor::{ExecutorId, Need, Signal, Work, is_current};
 use tidegate_core::internal::{PlainTask, WatchList};
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
+use crate::executor::is_in_view_over;
 use crate::ordered::SharedWithViews;
 use crate::pool::headroom::Headroom;
 use crate::pool::policy::PoolPolicy;
@@ -44,6 +45,7 @@ impl Executor for Shared {
             executor: self.arc(),
             timer: Arc::clone(&self.timer),
             views: Arc::clone(&self.views),
+            overlaps: self.limits().max > 1,
         }))
     }
 
@@ -63,7 +65,7 @@ impl Executor for Shared {
     }
 
     fn is_current(&self) -> bool {
-        is_current(self.id)
+        is_current(self.id) || is_in_view_over(self.id)
     }
 
     fn id(&self) -> ExecutorId {

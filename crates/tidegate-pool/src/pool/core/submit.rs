@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::executor::{WaitPolicy, is_current, wait_policy};
+use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::internal::{contain, trace};
-use tidegate_core::{Blocking, CancelHook, Parker, RejectReason, Rejected, Task};
+use tidegate_core::{Blocking, CancelHook, Executor, Parker, RejectReason, Rejected, Task};
 
 use crate::pool::policy::PoolPolicy;
 use crate::pool::queue::{Job, JobKey};
@@ -35,7 +35,7 @@ impl Shared {
     fn refuse(&self, refused: Rejected<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
         let outcome = match (&self.policy, refused.why()) {
             (PoolPolicy::Backoff { attempts, pause }, RejectReason::Full)
-                if !is_current(self.id) && wait_policy() == WaitPolicy::Free =>
+                if !self.is_current() && wait_policy() == WaitPolicy::Free =>
             {
                 self.back_off(refused, (*attempts).max(1), *pause)
             }
