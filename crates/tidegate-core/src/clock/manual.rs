@@ -51,6 +51,10 @@ struct Shared {
     changed: Condvar,
 }
 
+/// The last moment. Later values are no times: `u64::MAX` means "never", and a cell of a timeout
+/// stores its outcome as one of the three values before it.
+const END: u64 = u64::MAX - 4;
+
 #[derive(Default)]
 struct State {
     now: u64,
@@ -113,6 +117,9 @@ impl ManualClock {
     /// and lets the loops on this clock finish the resulting work before the next step. Also waits
     /// until the loops are idle before the first step and after the last one.
     ///
+    /// Time never goes back: if another thread moves it further meanwhile, it stays there. It ends
+    /// before `u64::MAX` nanoseconds, a deadline that means "never".
+    ///
     /// # Threads
     ///
     /// Do not call this from a loop on this clock: it would wait for itself. It hangs while a loop
@@ -120,7 +127,7 @@ impl ManualClock {
     pub fn advance(&self, by: Duration) {
         self.settle();
         let mut state = self.lock();
-        let target = state.now.saturating_add(as_nanos(by));
+        let target = state.after(by);
         loop {
             let next = state
                 .sleepers
@@ -128,7 +135,8 @@ impl ManualClock {
                 .filter_map(|sleeper| sleeper.deadline)
                 .filter(|&deadline| deadline > state.now && deadline <= target)
                 .min();
-            state.now = next.unwrap_or(target);
+            // Another thread may have moved the time past `target` while this one waited.
+            state.now = next.unwrap_or(target).max(state.now);
             wake_due(&mut state);
             self.shared.changed.notify_all();
             state = self.settled(state);
@@ -141,7 +149,7 @@ impl ManualClock {
     /// Moves time forward by `by` in one step and wakes the sleepers that are due, without waiting.
     pub fn jump(&self, by: Duration) {
         let mut state = self.lock();
-        state.now = state.now.saturating_add(as_nanos(by));
+        state.now = state.after(by);
         wake_due(&mut state);
         self.shared.changed.notify_all();
     }
@@ -259,6 +267,11 @@ impl fmt::Debug for ManualClock {
 }
 
 impl State {
+    /// Returns the time `by` from now.
+    fn after(&self, by: Duration) -> u64 {
+        self.now.saturating_add(as_nanos(by)).min(END)
+    }
+
     fn take_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
