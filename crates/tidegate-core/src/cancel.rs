@@ -1,5 +1,6 @@
 //! Cancellation tokens: how running work learns that its result is no longer wanted.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -57,7 +58,8 @@ impl Default for Shared {
 #[derive(Default)]
 struct Hooks {
     next: u64,
-    waiting: Vec<(u64, Hook)>,
+    /// By their numbers, so oldest first. Any of them is removed in logarithmic time.
+    waiting: BTreeMap<u64, Hook>,
 }
 
 enum Hook {
@@ -150,12 +152,11 @@ impl CancelToken {
         }
         let mut hooks = self.lock();
         let all = std::mem::take(&mut hooks.waiting);
-        let (wakes, calls): (Vec<_>, Vec<_>) = all
-            .into_iter()
-            .partition(|(_, hook)| matches!(hook, Hook::Wake(_)));
+        let is_wake = |(_, hook): &(u64, Hook)| matches!(hook, Hook::Wake(_));
+        let (wakes, calls): (BTreeMap<_, _>, _) = all.into_iter().partition(is_wake);
         hooks.waiting = calls;
         drop(hooks);
-        for (_, hook) in wakes {
+        for hook in wakes.into_values() {
             hook.run(SOURCE, &OnUnhandled::default());
         }
         true
@@ -186,8 +187,8 @@ impl CancelToken {
 
     fn next_hook(&self) -> Option<Hook> {
         let mut hooks = self.lock();
-        let is_due = self.is_cancelled() && !hooks.waiting.is_empty();
-        is_due.then(|| hooks.waiting.remove(0).1)
+        let next = self.is_cancelled().then(|| hooks.waiting.pop_first())?;
+        next.map(|(_, hook)| hook)
     }
 
     /// Drops the hooks on this thread without calling them, and removes the registrations of
@@ -246,7 +247,7 @@ impl CancelToken {
         }
         let id = hooks.next;
         hooks.next += 1;
-        hooks.waiting.push((id, hook));
+        hooks.waiting.insert(id, hook);
         CancelHook {
             of: Some((Arc::clone(&self.shared), id)),
         }
@@ -313,10 +314,7 @@ impl CancelHook {
 impl Drop for CancelHook {
     fn drop(&mut self) {
         if let Some((shared, id)) = &self.of {
-            let mut hooks = shared.lock();
-            let at = hooks.waiting.iter().position(|(one, _)| one == id);
-            let hook = at.map(|at| hooks.waiting.remove(at));
-            drop(hooks);
+            let hook = shared.lock().waiting.remove(id);
             // The values that the hook captured are dropped outside the lock.
             discard(hook);
         }
@@ -353,6 +351,29 @@ mod tests {
         assert!(!token.cancel());
         let _late = token.on_cancel(push(4));
         assert_eq!(*seen.lock().unwrap(), [1, 3, 4]);
+    }
+
+    #[test]
+    fn very_many_hooks_are_added_removed_in_any_order_and_called_in_their_own() {
+        let many = tidegate_testkit::rounds(100_000);
+        let (token, ran) = (CancelToken::new(), Arc::new(AtomicUsize::new(0)));
+        let add = |number| {
+            let ran = Arc::clone(&ran);
+            token.on_cancel(move || assert_eq!(ran.fetch_add(1, Ordering::Relaxed), number))
+        };
+        // Two thirds are removed, from both ends towards the middle.
+        let removed: Vec<_> = (0..many)
+            .map(|_| token.on_cancel(|| panic!("removed")))
+            .collect();
+        (0..many).for_each(|number| add(number).forget());
+        let (first, second) = removed
+            .into_iter()
+            .enumerate()
+            .partition::<Vec<_>, _>(|one| one.0 % 2 == 0);
+        drop(first);
+        second.into_iter().rev().for_each(drop);
+        assert!(token.cancel());
+        assert_eq!(ran.load(Ordering::Relaxed), many);
     }
 
     #[test]
