@@ -126,7 +126,8 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     }
 
     /// Blocks until the outcome is decided, at most for `timeout`, measured by the clock of the
-    /// promise's home. A timeout of zero only checks the outcome and does not block.
+    /// promise's home. If it has none, the clock is that of the executor whose work the calling
+    /// thread runs, or the system's. A timeout of zero only checks the outcome and does not block.
     ///
     /// # Errors
     ///

@@ -106,8 +106,8 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> SharedC
         wait(&mut self.clone(), None, None)
     }
 
-    /// Blocks until the outcome is decided, at most for `timeout`, measured by the clock of the
-    /// promise's home.
+    /// Blocks until the outcome is decided, at most for `timeout`, on the same clock as
+    /// [`Completion::wait_timeout`](crate::Completion::wait_timeout).
     ///
     /// # Errors
     ///

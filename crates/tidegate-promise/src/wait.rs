@@ -6,7 +6,7 @@ use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::executor::Work;
+use tidegate_core::executor::{Work, current_executor};
 use tidegate_core::internal::{Awaited, SpinWait, check_may_block, check_wait_for};
 use tidegate_core::{CancelToken, Clock, Parker, WaitRefusedError};
 
@@ -257,8 +257,11 @@ where
     W: Waitable<Answer = Option<Outcome<T, E>>, Cause = E>,
 {
     let home = what.home().cloned();
+    // Without a home, time is that of the executor whose work this thread runs. A manual clock of
+    // that executor then sees that the thread sleeps, and does not wait for it.
+    let timed_by = home.clone().or_else(current_executor);
     let system = Clock::system();
-    let clock = home.as_ref().map_or(&system, |home| home.clock());
+    let clock = timed_by.as_ref().map_or(&system, |one| one.clock());
     let (deadline, after) = (
         limit.map(|timeout| clock.deadline(timeout)),
         limit.unwrap_or_default(),

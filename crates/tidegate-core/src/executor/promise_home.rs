@@ -1,7 +1,6 @@
 //! The home of promises whose listeners run on the completing thread.
 
 use std::any::Any;
-use std::sync::LazyLock;
 
 use super::id::ExecutorId;
 use super::rejected::{RejectReason, Rejected};
@@ -34,6 +33,12 @@ pub trait PromiseHome: Send + Sync + 'static {
 
     /// Returns the name in errors and reports.
     fn name(&self) -> &str;
+
+    /// See [`Executor::clock`]. The default is the system's clock.
+    fn clock(&self) -> &Clock {
+        static SYSTEM: Clock = Clock::system();
+        &SYSTEM
+    }
 
     /// See [`Executor::width`].
     fn width(&self) -> usize {
@@ -77,8 +82,7 @@ impl<H: PromiseHome> Executor for H {
     }
 
     fn clock(&self) -> &Clock {
-        static SYSTEM: LazyLock<Clock> = LazyLock::new(Clock::system);
-        &SYSTEM
+        PromiseHome::clock(self)
     }
 
     fn width(&self) -> usize {

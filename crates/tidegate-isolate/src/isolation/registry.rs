@@ -247,7 +247,8 @@ impl Isolation {
             end.on_complete(move |_| count_down());
         }
         alarms.call_at(self.clock().deadline(timeout), PlainTask::new(one_less()));
-        collect(pools.iter().map(|pool| pool.pool().id()).collect(), &ends)
+        let ids = pools.iter().map(|pool| pool.pool().id()).collect();
+        collect(ids, self.clock(), &ends)
     }
 
     /// Returns the state of a key. The first command creates it; later commands share it if their

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use tidegate_core::Clock;
 use tidegate_core::executor::ExecutorId;
 use tidegate_pool::ShutdownError;
 use tidegate_pool::internal::EndHome;
@@ -59,15 +60,16 @@ struct Collector {
 
 /// Returns a completion that ends when all pools have ended. It does not fail: the failure of a
 /// pool is part of the report, so that the reports of the other pools are not lost.
-/// `pools` are the pools whose calls must not wait for it.
+/// `pools` are the pools whose calls must not wait for it; waits for it use `clock`.
 pub(super) fn collect(
     pools: Vec<ExecutorId>,
+    clock: &Clock,
     ends: &[(
         Key,
         SharedCompletion<tidegate_pool::ShutdownReport, ShutdownError>,
     )],
 ) -> SharedCompletion<ShutdownReport> {
-    let (promise, report) = promise_on(EndHome::of_all(pools, "the isolation"));
+    let (promise, report) = promise_on(EndHome::of_all(pools, "the isolation", clock));
     // The pools end whether or not a waiter still wants the report.
     promise.set_uncancellable();
     let Ok(report) = report.share() else {

@@ -229,8 +229,10 @@ impl<P: Placement> EventLoopGroup<P> {
     pub fn termination(&self) -> SharedCompletion<ShutdownReport, ShutdownError> {
         let mut terminated = lock(&self.inner.terminated);
         let gather = || {
-            let name = format!("the group of {}", self.inner.loops[0].name());
-            let home = EndHome::of_all(self.iter().map(EventLoop::id).collect(), &name);
+            let first = &self.inner.loops[0];
+            let name = format!("the group of {}", first.name());
+            let ids = self.iter().map(EventLoop::id).collect();
+            let home = EndHome::of_all(ids, &name, first.clock());
             gather(home, self.iter().map(EventLoop::termination).collect())
         };
         terminated.get_or_insert_with(gather).clone()

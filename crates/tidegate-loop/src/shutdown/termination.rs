@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tidegate_core::Clock;
 use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::WatchList;
 use tidegate_core::internal::prim::{Mutex, lock};
@@ -34,8 +35,8 @@ struct Seen {
 
 impl Termination {
     /// Creates the end of the event loop `id`.
-    pub(crate) fn new(id: ExecutorId, name: &str) -> Self {
-        let (promise, completion) = promise_on(EndHome::of(id, name));
+    pub(crate) fn new(id: ExecutorId, name: &str, clock: &Clock) -> Self {
+        let (promise, completion) = promise_on(EndHome::of(id, name, clock));
         // All waiters share one completion: none of them can cancel it.
         promise.set_uncancellable();
         let terminated = completion

@@ -155,7 +155,7 @@ pub(crate) struct Parts {
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         let id = ExecutorId::next();
-        let termination = Termination::new(id, &parts.name);
+        let termination = Termination::new(id, &parts.name, &parts.clock);
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             id,

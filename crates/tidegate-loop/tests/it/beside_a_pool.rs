@@ -2,18 +2,19 @@
 //! ordered views and the immediate executor.
 
 use std::sync::Arc;
+use std::thread;
 
-use tidegate_core::{Executor, ManualClock, RejectReason, Task};
-use tidegate_loop::{EventLoop, RoamingConfig};
+use tidegate_core::{Executor, ManualClock, RejectReason, Task, ThreadBuilder};
+use tidegate_loop::{EventLoop, EventLoopGroup, RoamingConfig};
 use tidegate_pool::strategy::ProduceExecuteConsume;
 use tidegate_pool::{
     Growth, ImmediateExecutor, OrderedView, OrderedViewError, PoolPolicy, WorkerPool,
 };
 use tidegate_promise::promise_on;
-use tidegate_testkit::{Counter, Gate, Log, Stop};
+use tidegate_testkit::{Counter, Gate, Log, Stop, until};
 
-use crate::on;
 use crate::strategies::Kind;
+use crate::{SECOND, on};
 
 /// Returns a pool with one core thread that queues `queue` jobs before it grows to `max`.
 fn queue_first(clock: &ManualClock, max: usize, queue: usize) -> WorkerPool {
@@ -34,6 +35,45 @@ fn hold_thread(pool: &WorkerPool) -> Gate {
     let stop = Stop::new();
     pool.execute(stop.closure()).unwrap();
     stop.reached()
+}
+
+#[test]
+fn a_job_that_waits_for_a_promise_without_a_home_does_not_hold_the_clock() {
+    let clock = ManualClock::new();
+    let pool = queue_first(&clock, 4, 0);
+    let (promise, answer) = tidegate_promise::promise::<u32>();
+    let (_never, mut late) = tidegate_promise::promise::<u32>();
+    let waits = pool.submit(move || answer.wait()).unwrap();
+    let times_out = pool.submit(move || late.wait_timeout(SECOND)).unwrap();
+    let (moved, moves) = Gate::pair();
+    let thread = ThreadBuilder::new("clock").detached().spawn(move || {
+        clock.advance(SECOND);
+        moves.open();
+    });
+    moved.wait();
+    drop(thread);
+    assert!(times_out.wait().unwrap().unwrap_err().is_timeout());
+    promise.succeed(7).unwrap();
+    assert_eq!(waits.wait().unwrap().unwrap(), 7);
+}
+
+#[test]
+fn a_wait_for_an_end_is_timed_by_the_clock_of_what_ends() {
+    let clock = ManualClock::new();
+    let home = on(&clock, "home");
+    let group = EventLoopGroup::builder("group").loops(1).clock(&clock);
+    let (group, pool) = (group.build().unwrap(), queue_first(&clock, 4, 0));
+    let before = clock.sleepers();
+    thread::scope(|scope| {
+        let ends = [
+            scope.spawn(|| home.termination().wait_timeout(SECOND).is_err()),
+            scope.spawn(|| group.termination().wait_timeout(SECOND).is_err()),
+            scope.spawn(|| pool.termination().wait_timeout(SECOND).is_err()),
+        ];
+        until("all wait on the clock", || clock.sleepers() == before + 3);
+        clock.jump(SECOND);
+        assert!(ends.into_iter().all(|end| end.join().unwrap()));
+    });
 }
 
 #[test]

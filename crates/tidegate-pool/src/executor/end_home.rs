@@ -8,8 +8,8 @@ use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tidegate_core::WaitRefusedError;
 use tidegate_core::executor::{ExecutorId, PromiseHome, current_executor, is_current};
+use tidegate_core::{Clock, WaitRefusedError};
 
 tidegate_core::internal::prim::thread_local! {
     /// The pool whose worker this thread is, also while it runs a task of a view or of a loop.
@@ -77,24 +77,28 @@ pub struct EndHome {
     name: String,
     /// The executors that end.
     of: Vec<ExecutorId>,
+    /// The clock of these executors.
+    clock: Clock,
 }
 
 impl EndHome {
-    /// Creates the home for the end of the executor `id`.
-    pub fn of(id: ExecutorId, name: &str) -> Arc<Self> {
+    /// Creates the home for the end of the executor `id`, which uses `clock`.
+    pub fn of(id: ExecutorId, name: &str, clock: &Clock) -> Arc<Self> {
         Arc::new(Self {
             id: id.end(),
             name: name.to_owned(),
             of: vec![id],
+            clock: clock.clone(),
         })
     }
 
-    /// Creates the home for the end of all these executors.
-    pub fn of_all(of: Vec<ExecutorId>, name: &str) -> Arc<Self> {
+    /// Creates the home for the end of all these executors, which use `clock`.
+    pub fn of_all(of: Vec<ExecutorId>, name: &str, clock: &Clock) -> Arc<Self> {
         Arc::new(Self {
             id: ExecutorId::next(),
             name: name.to_owned(),
             of,
+            clock: clock.clone(),
         })
     }
 }
@@ -106,6 +110,10 @@ impl PromiseHome for EndHome {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {

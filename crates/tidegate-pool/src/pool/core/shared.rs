@@ -124,7 +124,7 @@ pub(crate) struct Parts {
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         let id = ExecutorId::next();
-        let (promise, completion) = promise_on(EndHome::of(id, &parts.name));
+        let (promise, completion) = promise_on(EndHome::of(id, &parts.name, &parts.clock));
         // The completion is shared by all waiters, so none of them may cancel it.
         promise.set_uncancellable();
         let stopped = completion
