@@ -93,7 +93,8 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         self.reader.finish(listen);
     }
 
-    /// Removes a listener. Returns `false` if it has already run or is running.
+    /// Removes a listener. Returns `false` if it has already run or is running, or if it is a
+    /// listener of another completion.
     pub fn remove_listener(&self, listener: &ListenerId<T, E>) -> bool {
         let token = listener.token.as_ref();
         token.is_some_and(|token| self.reader.remove(token))

@@ -1,7 +1,9 @@
 //! Adding listeners to a block and removing them.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use tidegate_core::internal::prim::Ordering;
 
@@ -12,14 +14,43 @@ use super::storage::BlockPtr;
 
 /// Identifies one listener, to remove it.
 pub struct ListenerToken {
+    /// The id of the unique reader that added the listener; 0 for a shared one.
+    pub(super) of: u64,
     pub(super) place: Place,
 }
 
 pub(super) enum Place {
-    /// In the inline slot of the block at this address.
-    Inline { block: usize },
+    /// In the inline slot of the block, which a reader fills with a listener at most once.
+    Inline,
     /// In a node of its own.
     Node(Arc<Node>),
+}
+
+/// The number of ids that a thread takes at a time.
+const IDS: u64 = 1 << 20;
+
+thread_local! {
+    /// The next id of this thread; a multiple of `IDS` if it has to take others.
+    static NEXT_ID: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns an id that no other reader of the process has or had. Never 0.
+#[inline]
+pub(super) fn next_id() -> u64 {
+    NEXT_ID.with(|next| {
+        let id = match next.get() {
+            spent if spent % IDS == 0 => take_ids(),
+            id => id,
+        };
+        next.set(id + 1);
+        id
+    })
+}
+
+#[cold]
+fn take_ids() -> u64 {
+    static TAKEN: AtomicU64 = AtomicU64::new(0);
+    TAKEN.fetch_add(1, Ordering::Relaxed) * IDS + 1
 }
 
 impl fmt::Debug for ListenerToken {

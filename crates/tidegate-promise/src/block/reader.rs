@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -13,7 +14,7 @@ use tidegate_core::internal::prefetch_for_write;
 use tidegate_core::internal::prim::Ordering;
 
 use super::depth;
-use super::listen::{ListenerToken, Place, announce, push_node, remove_node};
+use super::listen::{ListenerToken, Place, announce, next_id, push_node, remove_node};
 use super::listener::{Listener, Node};
 use super::shared_reader::SharedReader;
 use super::sleepers::SleepRecord;
@@ -29,6 +30,8 @@ pub struct Reader<T: Send + 'static, E: Send + 'static> {
     block: BlockPtr<T, E>,
     /// The use of the inline slot so far.
     slot: Cell<Slot>,
+    /// The id of this reader in the tokens of its listeners; 0 before the first one.
+    id: Cell<u64>,
     /// The waker registered by the last poll, and its location.
     waker: Option<Registered>,
     /// The outcome was moved out through this end.
@@ -53,7 +56,7 @@ enum Slot {
 
 struct Registered {
     /// The waker's data and vtable, to compare them with those of the next poll.
-    same: (*const (), *const ()),
+    same: (*const (), NonNull<()>),
     /// The waker's node; `None` if the waker is in the inline slot.
     node: Option<Arc<Node>>,
 }
@@ -67,6 +70,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         Self {
             block,
             slot: Cell::new(Slot::Free),
+            id: Cell::new(0),
             waker: None,
             taken: false,
             _not_sync: PhantomData,
@@ -102,19 +106,19 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
 
     #[inline]
     fn put(&self, listener: Listener) -> ListenerToken {
-        if self.slot.get() == Slot::Free {
+        if self.id.get() == 0 {
+            self.id.set(next_id());
+        }
+        let place = if self.slot.get() == Slot::Free {
             self.slot.set(Slot::Listener);
             self.fill_inline(listener, READER);
-            let block = self.block.addr();
-            return ListenerToken {
-                place: Place::Inline { block },
-            };
-        }
-        self.slot.set(Slot::Passed);
-        let node = push_node(self.block, listener);
-        ListenerToken {
-            place: Place::Node(node),
-        }
+            Place::Inline
+        } else {
+            self.slot.set(Slot::Passed);
+            Place::Node(push_node(self.block, listener))
+        };
+        let of = self.id.get();
+        ListenerToken { of, place }
     }
 
     /// Calls `listen` with the outcome, on the block's home, and consumes the read end. Saves one
@@ -137,14 +141,17 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         this.fill_inline(listener, 0);
     }
 
-    /// Removes a listener before it is called. Returns `true` if it will not be called.
+    /// Removes a listener before it is called. Returns `true` if it will not be called, and `false`
+    /// for a listener of another reader.
     pub fn remove(&self, token: &ListenerToken) -> bool {
+        if token.of != self.id.get() {
+            return false;
+        }
         match &token.place {
             Place::Node(node) => remove_node(self.block, node),
-            // A token never removes a waker from the slot, even if it refers to that slot.
-            Place::Inline { block } => {
-                let mine = *block == self.block.addr() && !self.is_waker_inline();
-                let removed = mine && self.take_inline().is_some();
+            // A slot that had a listener never has a waker.
+            Place::Inline => {
+                let removed = self.take_inline().is_some();
                 if removed {
                     self.slot.set(Slot::Passed);
                 }
@@ -359,11 +366,6 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         Some(push_node(self.block, listener))
     }
 
-    fn is_waker_inline(&self) -> bool {
-        let registered = self.waker.as_ref();
-        registered.is_some_and(|registered| registered.node.is_none())
-    }
-
     /// Puts the first listener into the inline slot. `keep` is `READER`, or 0 to clear that owner
     /// bit in the same step.
     #[inline]
@@ -423,6 +425,6 @@ impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Reader<T, E> {
     }
 }
 
-fn identity(waker: &Waker) -> (*const (), *const ()) {
-    (waker.data(), std::ptr::from_ref(waker.vtable()).cast())
+fn identity(waker: &Waker) -> (*const (), NonNull<()>) {
+    (waker.data(), NonNull::from(waker.vtable()).cast())
 }

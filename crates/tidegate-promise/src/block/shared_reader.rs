@@ -47,6 +47,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
             drop(self.fail_if_unstarted());
         }
         ListenerToken {
+            of: 0,
             place: Place::Node(node),
         }
     }
@@ -63,6 +64,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
         let watch = self.block.watch_waker(&waker);
         let node = push_node(self.block, Listener::waker(waker, watch));
         ListenerToken {
+            of: 0,
             place: Place::Node(node),
         }
     }
@@ -72,7 +74,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
     pub fn remove(&self, token: &ListenerToken) -> bool {
         match &token.place {
             Place::Node(node) => remove_node(self.block, node),
-            Place::Inline { .. } => false,
+            Place::Inline => false,
         }
     }
 

@@ -360,14 +360,38 @@ fn what_a_removed_one_captured_is_freed_at_once() {
 }
 
 #[test]
-fn an_id_of_another_completion_removes_nothing_here() {
+fn an_id_of_another_completion_removes_nothing() {
     let (promise, answer) = promise::<u32>();
-    let (_other_promise, other) = tidegate_promise::promise::<u32>();
-    let foreign = other.on_complete(|_| ());
+    let (other_promise, other) = tidegate_promise::promise::<u32>();
+    let notified = Counter::new();
+    for completion in [&answer, &other] {
+        // The first one is in the block, the second one in a node.
+        let ids = [(); 2].map(|()| {
+            let count = notified.clone();
+            completion.on_complete(move |_| count.note())
+        });
+        let foreign = if std::ptr::eq(completion, &answer) {
+            &other
+        } else {
+            &answer
+        };
+        assert!(!ids.iter().any(|id| foreign.remove_listener(id)));
+    }
+    promise.succeed(1).unwrap();
+    other_promise.succeed(1).unwrap();
+    assert_eq!(notified.count(), 4);
+}
+
+#[test]
+fn an_old_id_removes_nothing_from_a_promise_in_the_same_memory() {
+    let (promise, answer) = promise::<u32>();
+    let old = answer.on_complete(|_| ());
+    drop((promise, answer));
+    let (promise, answer) = tidegate_promise::promise::<u32>();
     let notified = Counter::new();
     let count = notified.clone();
     answer.on_complete(move |_| count.note());
-    assert!(!answer.remove_listener(&foreign));
+    assert!(!answer.remove_listener(&old));
     promise.succeed(1).unwrap();
     assert_eq!(notified.count(), 1);
 }
