@@ -31,12 +31,12 @@ impl Error for DisplacedError {}
 tidegate_core::debug_as_display!(DisplacedError);
 
 thread_local! {
-    /// `true` while this thread drops displaced jobs. The promise of a closure reads it in `Drop`,
-    /// so that no task needs a field for it.
+    /// `true` while this thread drops a displaced job, until the promise of that job has seen it.
+    /// The promise of a closure takes it in `Drop`, so that no task needs a field for it.
     static DISPLACING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `drop`; jobs that this thread drops meanwhile count as displaced.
+/// Runs `drop`; the job that it drops counts as displaced.
 pub(crate) fn displacing(drop: impl FnOnce()) {
     struct Restore(bool);
     impl Drop for Restore {
@@ -48,7 +48,12 @@ pub(crate) fn displacing(drop: impl FnOnce()) {
     drop();
 }
 
-/// Returns `true` while this thread drops displaced jobs.
+/// Returns `true` while this thread drops a displaced job.
 pub(crate) fn is_displacing() -> bool {
     DISPLACING.try_with(Cell::get).unwrap_or(false)
+}
+
+/// Does the same for the promise of the job. Promises that are dropped after it are not displaced.
+pub(super) fn take_displacing() -> bool {
+    DISPLACING.try_with(Cell::take).unwrap_or(false)
 }

@@ -8,12 +8,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::executor::Work;
-use tidegate_core::internal::{contain, discard_all};
+use tidegate_core::internal::{contain, discard};
 use tidegate_core::{CaughtPanic, Executor, Task, Unhandled};
 use tidegate_promise::internal::promise_for_task;
 use tidegate_promise::{Completion, Failure, Promise};
 
-use super::displaced::{DisplacedError, is_displacing};
+use super::displaced::{DisplacedError, take_displacing};
 
 /// The error of a task that never started: its executor ended first, and the task was not taken
 /// from the report of that end.
@@ -39,16 +39,20 @@ fn left() -> Failure {
 }
 
 tidegate_core::internal::prim::thread_local! {
-    /// `true` while this thread drops tasks that were handed back and not taken.
+    /// `true` while this thread drops a task that was handed back and not taken, until the promise
+    /// of that task has seen it.
     static DROPPING_UNSTARTED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Drops tasks that were handed back and not taken. Their completions fail with
 /// [`NotStartedError`].
 pub(super) fn drop_unstarted(tasks: impl IntoIterator<Item = Task>) {
-    let outer = DROPPING_UNSTARTED.try_with(|untaken| untaken.replace(true));
-    discard_all(tasks);
-    let _ = DROPPING_UNSTARTED.try_with(|untaken| untaken.set(outer == Ok(true)));
+    let set = |to| DROPPING_UNSTARTED.try_with(|untaken| untaken.replace(to));
+    for task in tasks {
+        let outer = set(true);
+        discard(task);
+        let _ = set(outer == Ok(true));
+    }
 }
 
 /// The write end of the promise; it is stored together with the submitted closure.
@@ -137,9 +141,12 @@ impl<T: Send + 'static> Drop for TaskPromise<T> {
         let Some(promise) = self.promise.take() else {
             return;
         };
-        if DROPPING_UNSTARTED.try_with(Cell::get) == Ok(true) {
+        // Both marks are for this promise. What the task captured, and the listeners of the promise,
+        // may drop other tasks.
+        let was_displaced = take_displacing();
+        if DROPPING_UNSTARTED.try_with(Cell::take) == Ok(true) {
             let _ = promise.fail(left());
-        } else if is_displacing() {
+        } else if was_displaced {
             let _ = promise.fail(Failure::new(DisplacedError));
         } else {
             promise.cancel();
