@@ -160,7 +160,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         self.reader.is_done()
     }
 
-    /// Returns `true` if the promise was cancelled.
+    /// Returns `true` if the promise was cancelled. A task that its executor never started has failed.
     pub fn is_cancelled(&self) -> bool {
         self.reader.is_cancelled()
     }

@@ -134,11 +134,7 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
     type Cause = E;
 
     fn try_result(&mut self) -> Option<Self::Answer> {
-        let outcome = match self.reader.peek()? {
-            Outcome::Cancelled => self.reader.cancelled_outcome(),
-            outcome => outcome.cloned(),
-        };
-        Some(Some(outcome))
+        Some(Some(self.reader.peek()?.cloned()))
     }
 
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer> {

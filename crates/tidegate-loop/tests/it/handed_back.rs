@@ -131,6 +131,38 @@ fn listeners_of_those_that_are_not_taken_hear_of_it_with_the_last_handle() {
 }
 
 #[test]
+fn a_task_that_an_untaken_one_captured_ends_as_what_it_is() {
+    let [(first, clock), (second, later)] = [(); 2].map(|()| home());
+    let gate = hold(&first);
+    let taken = first.submit(|| 7).unwrap();
+    be_late(&first, &clock, &gate);
+    let tasks = first.handed_back().take();
+    let gate = hold(&second);
+    let untaken = second.submit(move || drop(tasks)).unwrap();
+    be_late(&second, &later, &gate);
+    drop(second);
+    assert!(never_began(untaken.wait()));
+    assert!(taken.wait().unwrap_err().is_cancelled(), "it was taken");
+}
+
+#[test]
+fn every_look_at_a_task_that_never_began_says_so() {
+    let (home, clock) = home();
+    let gate = hold(&home);
+    let mut answer = home.submit(|| 7).unwrap();
+    let shared = home.submit(|| 8).unwrap().share().unwrap();
+    be_late(&home, &clock, &gate);
+    let not_started = |outcome: Option<Outcome<&i32, &Failure>>| {
+        let why = outcome.unwrap().failure().unwrap().clone();
+        why.downcast_ref::<NotStartedError>().is_some()
+    };
+    assert!(never_began(answer.wait_timeout(SECOND)) && never_began(shared.wait()));
+    assert!(not_started(answer.peek()) && not_started(shared.peek()));
+    assert!(answer.is_done() && !answer.is_cancelled());
+    assert!(never_began(answer.wait()) && never_began(shared.wait()));
+}
+
+#[test]
 fn a_stuck_loop_hands_back_when_its_task_returns() {
     let (home, clock) = home();
     let gate = hold(&home);

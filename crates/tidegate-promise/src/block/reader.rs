@@ -19,7 +19,8 @@ use super::listener::{Listener, Node};
 use super::shared_reader::SharedReader;
 use super::sleepers::SleepRecord;
 use super::state::{
-    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, READER, SLEEPER, TASK, UNCANCELLABLE, is_settled,
+    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, READER, SLEEPER, TASK, UNCANCELLABLE, UNSTARTED,
+    is_settled,
 };
 use super::storage::BlockPtr;
 use super::word_waiters::WordWaiters;
@@ -169,7 +170,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         if self.taken {
             return None;
         }
-        self.block.get().outcome()
+        self.block.get().seen_outcome()
     }
 
     /// Returns `true` if the calling thread runs a listener of this block, or has deferred its
@@ -312,9 +313,9 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         self.block.get().has(DONE)
     }
 
-    /// Returns `true` if the block was cancelled.
+    /// Returns `true` if the block was cancelled. A task that was never started has failed.
     pub fn is_cancelled(&self) -> bool {
-        self.block.get().has(CANCELLED)
+        self.block.get().load() & (CANCELLED | UNSTARTED) == CANCELLED
     }
 
     /// Returns `true` if the block can still be cancelled.

@@ -80,14 +80,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
 
     /// Returns the outcome if it is decided.
     pub fn peek(&self) -> Option<Outcome<&T, &E>> {
-        self.block.get().outcome()
-    }
-
-    /// Returns the outcome of a cancelled block: `Cancelled`, or the failure of a task that was
-    /// never started (see [`Reader::fail_if_unstarted`](super::Reader::fail_if_unstarted)).
-    pub fn cancelled_outcome(&self) -> Outcome<T, E> {
-        let block = self.block.get();
-        block.cancelled_outcome(block.load())
+        self.block.get().seen_outcome()
     }
 
     /// See [`Reader::fail_if_unstarted`](super::Reader::fail_if_unstarted).

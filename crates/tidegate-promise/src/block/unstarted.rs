@@ -1,12 +1,13 @@
 //! Blocks of tasks that an executor has accepted: fails their readers and listeners if the
 //! executor ends without starting the task.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::prim::{Ordering, fence};
-use tidegate_core::internal::{Watch, WatchList};
+use tidegate_core::internal::{Watch, WatchList, unpoisoned};
 
 use super::decide::Decided;
 use super::depth;
@@ -14,6 +15,7 @@ use super::listener::Listener;
 use super::sleepers::wake_sleepers;
 use super::state::{CANCELLED, CLAIMED, DONE, TASK, UNCANCELLABLE, UNSTARTED};
 use super::storage::{Block, BlockPtr};
+use crate::outcome::Outcome;
 
 impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
     /// Returns `true` if the home has accepted the task of this block, has not started it and
@@ -26,6 +28,35 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
             .home
             .as_ref()
             .is_some_and(|home| home.has_abandoned_tasks())
+    }
+}
+
+/// The failures of tasks that were never started, one for each function that makes them. They are
+/// never dropped, so that a reader can show one by reference, for which no block has room.
+static FAILURES: Mutex<Vec<(usize, &'static (dyn Any + Send + Sync))>> = Mutex::new(Vec::new());
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Block<T, E> {
+    /// Returns the outcome as readers see it, if it is decided: that of a task which was never
+    /// started is a failure.
+    pub(super) fn seen_outcome(&self) -> Option<Outcome<&T, &E>> {
+        Some(match self.outcome()? {
+            Outcome::Cancelled if self.has(UNSTARTED) => Outcome::Failure(self.failure()),
+            outcome => outcome,
+        })
+    }
+
+    fn failure(&self) -> &'static E {
+        let by = self.abandoned as usize;
+        let mut all = unpoisoned(FAILURES.lock());
+        let made = all.iter().filter(|(maker, _)| *maker == by);
+        let made = made
+            .filter_map(|(_, failure)| failure.downcast_ref())
+            .next();
+        made.unwrap_or_else(|| {
+            let failure: &'static E = Box::leak(Box::new((self.abandoned)()));
+            all.push((by, failure));
+            failure
+        })
     }
 }
 
