@@ -2,7 +2,9 @@
 //!
 //! A report is sent to the promise's home as a signal, which a full queue cannot reject. Only the
 //! latest report is kept: if several arrive before the home executor runs, the listeners see the
-//! last one.
+//! last one. Every report goes through that one place, and one thread at a time takes it from there,
+//! so a listener never sees an earlier report after a later one. Before the promise is completed on
+//! its home, the last report is delivered; elsewhere its signal is ahead of that of the outcome.
 
 use std::error::Error;
 use std::fmt;
@@ -90,17 +92,15 @@ tidegate_core::debug_as_display!(ProgressError);
 /// assert_eq!(answer.into_inner().wait()?, 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct ProgressPromise<T: Send + 'static, E: Send + 'static = Failure> {
-    promise: Promise<T, E>,
-    hub: Arc<SignalBlock<Hub>>,
+    hub: Arc<SignalBlock<Hub<T, E>>>,
 }
 
 /// The read end of a promise with progress.
 #[derive(Debug)]
 pub struct ProgressCompletion<T: Send + 'static, E: Send + 'static = Failure> {
     completion: Completion<T, E>,
-    hub: Arc<SignalBlock<Hub>>,
+    hub: Arc<SignalBlock<Hub<T, E>>>,
 }
 
 impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
@@ -111,11 +111,14 @@ impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
     ) -> (ProgressPromise<T, E>, ProgressCompletion<T, E>) {
         let hub = SignalBlock::new(Hub {
             home: promise.home().cloned(),
-            latest: Mutex::default(),
+            reports: Mutex::new(Reports {
+                promise: Some(promise),
+                latest: None,
+                deliveries: 0,
+            }),
             listeners: Mutex::default(),
         });
         let promise = ProgressPromise {
-            promise,
             hub: Arc::clone(&hub),
         };
         (promise, ProgressCompletion { completion, hub })
@@ -132,25 +135,25 @@ impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
     /// # Threads
     ///
     /// Listeners run before this method returns if the promise has no home, or if the calling
-    /// thread is running the home executor. Otherwise they run on the home executor.
+    /// thread is running the home executor. Otherwise they run on the home executor. While listeners
+    /// run with an earlier report, the thread on which they run delivers this one after it.
     pub fn progress(&self, done: u64, total: impl Into<Option<u64>>) -> Result<(), ProgressError> {
         let progress = Progress::new(done, total)?;
-        if self.promise.is_cancelled() {
+        let mut reports = lock(&self.hub.reports);
+        if reports.is_cancelled() {
             return Err(ProgressError::Cancelled);
         }
-        let Some(home) = &self.hub.home else {
-            self.hub.call_listeners(progress);
-            return Ok(());
-        };
-        if home.is_current() {
-            self.hub.call_listeners(progress);
-            return Ok(());
-        }
-        *lock(&self.hub.latest) = Some(progress);
-        if let Some(signal) = self.hub.raise() {
-            // A refused signal means that the home executor has terminated. Dropping the signal
-            // delivers it.
-            drop(home.signal(signal));
+        reports.latest = Some(progress);
+        drop(reports);
+        match &self.hub.home {
+            Some(home) if !home.is_current() => {
+                if let Some(signal) = self.hub.raise() {
+                    // A refused signal means that the home executor has terminated. Dropping the
+                    // signal delivers it.
+                    drop(home.signal(signal));
+                }
+            }
+            _ => self.hub.deliver_latest(),
         }
         Ok(())
     }
@@ -161,7 +164,7 @@ impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
     ///
     /// Returns the value if the reader has cancelled.
     pub fn succeed(self, value: T) -> Result<(), AlreadyCancelled<T>> {
-        self.promise.succeed(value)
+        self.into_inner().succeed(value)
     }
 
     /// Completes the promise with a failure; see [`Promise::fail`].
@@ -170,12 +173,26 @@ impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
     ///
     /// Returns the cause if the reader has cancelled.
     pub fn fail(self, cause: impl Into<E>) -> Result<(), AlreadyCancelled<E>> {
-        self.promise.fail(cause)
+        self.into_inner().fail(cause)
     }
 
     /// Returns the promise without progress.
     pub fn into_inner(self) -> Promise<T, E> {
-        self.promise
+        self.hub.end().expect("only the end of this value takes it")
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Drop for ProgressPromise<T, E> {
+    fn drop(&mut self) {
+        drop(self.hub.end());
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> fmt::Debug for ProgressPromise<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProgressPromise")
+            .field("promise", &lock(&self.hub.reports).promise)
+            .finish_non_exhaustive()
     }
 }
 
@@ -212,15 +229,67 @@ impl<T: Send + 'static, E: Send + 'static> DerefMut for ProgressCompletion<T, E>
 
 type ProgressFn = dyn Fn(Progress) + Send + Sync;
 
-/// The state shared by both ends: the listeners, and the latest report that the home has not seen.
-struct Hub {
+/// The state shared by both ends.
+struct Hub<T: Send + 'static, E: Send + 'static> {
     home: Option<Arc<dyn Executor>>,
-    latest: Mutex<Option<Progress>>,
+    reports: Mutex<Reports<T, E>>,
     /// Listeners in the order in which they were added. None is ever removed.
     listeners: Mutex<Vec<Arc<ProgressFn>>>,
 }
 
-impl Hub {
+struct Reports<T: Send + 'static, E: Send + 'static> {
+    /// The promise, until it is completed or given up.
+    promise: Option<Promise<T, E>>,
+    /// The latest report, until its listeners run.
+    latest: Option<Progress>,
+    /// The number of calls of `deliver_latest` since the one that runs; 0 if none does.
+    deliveries: usize,
+}
+
+impl<T: Send + 'static, E: Send + 'static> Reports<T, E> {
+    fn is_cancelled(&self) -> bool {
+        self.promise.as_ref().is_some_and(Promise::is_cancelled)
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Hub<T, E> {
+    /// Calls the listeners with the latest report, unless the reader has cancelled. If a call on
+    /// another thread, or an outer one on this thread, does so already, that one repeats it.
+    fn deliver_latest(&self) {
+        let mut reports = lock(&self.reports);
+        reports.deliveries += 1;
+        if reports.deliveries > 1 {
+            return;
+        }
+        let mut served = 0;
+        while served < reports.deliveries {
+            served = reports.deliveries;
+            let latest = reports.latest.take();
+            let latest = latest.filter(|_| !reports.is_cancelled());
+            drop(reports);
+            latest
+                .into_iter()
+                .for_each(|latest| self.call_listeners(latest));
+            reports = lock(&self.reports);
+        }
+        reports.deliveries = 0;
+    }
+
+    /// Returns the promise, which is about to be completed or given up. No report follows.
+    fn end(&self) -> Option<Promise<T, E>> {
+        let here = self.home.as_ref().is_none_or(|home| home.is_current());
+        if here {
+            self.deliver_latest();
+        }
+        let mut reports = lock(&self.reports);
+        // Here a report is only left if the caller is one of the listeners. Elsewhere its signal is
+        // on its way.
+        if here || reports.is_cancelled() {
+            reports.latest = None;
+        }
+        reports.promise.take()
+    }
+
     fn call_listeners(&self, progress: Progress) {
         let listeners = lock(&self.listeners).clone();
         for listen in listeners {
@@ -236,23 +305,20 @@ impl Hub {
     }
 }
 
-impl Drop for Hub {
+impl<T: Send + 'static, E: Send + 'static> Drop for Hub<T, E> {
     /// A listener may panic when it is dropped.
     fn drop(&mut self) {
         discard_all(std::mem::take(&mut *lock(&self.listeners)));
     }
 }
 
-impl Deliver for Hub {
+impl<T: Send + 'static, E: Send + 'static> Deliver for Hub<T, E> {
     fn deliver(block: Arc<SignalBlock<Self>>, _how: Delivery) {
-        let latest = lock(&block.latest).take();
-        if let Some(progress) = latest {
-            block.call_listeners(progress);
-        }
+        block.deliver_latest();
     }
 }
 
-impl fmt::Debug for Hub {
+impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Hub<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hub").finish_non_exhaustive()
     }

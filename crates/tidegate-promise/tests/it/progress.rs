@@ -1,8 +1,10 @@
 //! Progress: which reports are accepted, and where and when the listeners run.
 
+use std::sync::{Arc, Mutex};
+
 use tidegate_promise::progress::{Progress, ProgressCompletion, ProgressError, ProgressPromise};
 use tidegate_promise::{Promise, promise};
-use tidegate_testkit::{Bomb, Counter, DropCount, Log, explode};
+use tidegate_testkit::{Bomb, Counter, DropCount, Log, Stop, explode};
 
 use crate::support::{Loop, thread};
 
@@ -87,6 +89,74 @@ fn is_delivered_on_the_home_and_before_the_outcome() {
 }
 
 #[test]
+fn a_report_on_its_way_comes_before_the_outcome_and_never_after_a_later_one() {
+    for (last, expected) in [(None, [1, 99]), (Some(2), [2, 99])] {
+        let home = Loop::new("home");
+        let (promise, answer) = pair(Some(&home));
+        let log = Log::new();
+        let (received, outcome) = (log.clone(), log.pushes(99));
+        answer.on_progress(move |progress| received.push(progress.done));
+        answer.on_complete(move |_| outcome());
+        let (stop, promise) = (Stop::new(), Arc::new(Mutex::new(Some(promise))));
+        let (stops, taken) = (stop.closure(), Arc::clone(&promise));
+        home.spawn(move || {
+            stops();
+            let promise = taken.lock().unwrap().take().unwrap();
+            if let Some(done) = last {
+                promise.progress(done, 2).unwrap();
+            }
+            promise.succeed(1).unwrap();
+        });
+        stop.reached();
+        promise
+            .lock()
+            .unwrap()
+            .as_ref()
+            .unwrap()
+            .progress(1, 2)
+            .unwrap();
+        stop.go_on();
+        home.settle();
+        assert_eq!(log.take(), expected);
+    }
+}
+
+#[test]
+fn a_report_on_its_way_is_not_delivered_once_the_reader_has_cancelled() {
+    let home = Loop::new("home");
+    let (promise, answer) = pair(Some(&home));
+    let log = Log::new();
+    let (received, outcome) = (log.clone(), log.pushes(99));
+    answer.on_progress(move |progress| received.push(progress.done));
+    answer.on_complete(move |_| outcome());
+    let held = home.hold();
+    promise.progress(1, 2).unwrap();
+    assert!(answer.cancel());
+    drop(promise);
+    held.open();
+    home.settle();
+    assert_eq!(log.take(), [99]);
+}
+
+#[test]
+fn a_report_inside_a_listener_follows_the_one_that_it_received() {
+    let (promise, answer) = pair(None);
+    let (log, promise) = (Log::new(), Arc::new(promise));
+    let (received, nested) = (log.clone(), Arc::downgrade(&promise));
+    answer.on_progress(move |progress| {
+        received.push(("first", progress.done));
+        if progress.done == 1 {
+            nested.upgrade().unwrap().progress(2, 2).unwrap();
+        }
+    });
+    let received = log.clone();
+    answer.on_progress(move |progress| received.push(("second", progress.done)));
+    promise.progress(1, 2).unwrap();
+    let expected = [("first", 1), ("second", 1), ("first", 2), ("second", 2)];
+    assert_eq!(log.take(), expected);
+}
+
+#[test]
 fn is_delivered_at_once_on_the_home() {
     let home = Loop::new("home");
     let (promise, answer) = pair(Some(&home));
@@ -150,9 +220,9 @@ fn a_panicking_listener_is_reported_and_the_others_are_called() {
 #[test]
 fn a_listener_may_add_a_listener() {
     let (promise, answer) = pair(None);
-    let answer = std::sync::Arc::new(std::sync::Mutex::new(answer));
+    let answer = Arc::new(Mutex::new(answer));
     let notified = Counter::new();
-    let (inside, count) = (std::sync::Arc::downgrade(&answer), notified.clone());
+    let (inside, count) = (Arc::downgrade(&answer), notified.clone());
     answer.lock().unwrap().on_progress(move |_| {
         let count = count.clone();
         let answer = inside.upgrade().unwrap();
@@ -183,10 +253,10 @@ fn reports_from_many_threads_reach_the_home() {
     let log = Log::new();
     let received = log.clone();
     answer.on_progress(move |progress| received.push(progress.done));
-    let promise = std::sync::Arc::new(promise);
+    let promise = Arc::new(promise);
     let workers: Vec<_> = (0..4)
         .map(|_| {
-            let promise = std::sync::Arc::clone(&promise);
+            let promise = Arc::clone(&promise);
             thread(move || (0..500).for_each(|done| promise.progress(done, 500).unwrap()))
         })
         .collect();
