@@ -243,8 +243,9 @@ impl<P: Placement> EventLoop<P> {
         }
     }
 
-    /// Adds a hook that runs on the event loop during its shutdown, after the last task. Hooks run
-    /// in the order in which they were added.
+    /// Adds a hook that runs on the event loop during its shutdown, after the quiet period and after
+    /// all tasks that were accepted before it. Hooks run in the order in which they were added. The
+    /// event loop closes when the tasks that hooks submit have run.
     ///
     /// # Errors
     ///

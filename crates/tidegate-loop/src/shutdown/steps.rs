@@ -2,7 +2,7 @@
 //!
 //! The turns of the event loop run them. Nothing is polled: the event loop sleeps until the quiet
 //! period would end or the deadline passes. A submission in between wakes it and restarts the quiet
-//! period.
+//! period. The hooks run after it, and after the tasks that other threads still have.
 
 use std::mem;
 use std::sync::Arc;
@@ -81,13 +81,17 @@ fn step<D: Driver>(
         if turn == Turn::Busy || core.has_claims() || !shared.mailbox.signals.is_empty() {
             return false;
         }
-        if run_hooks(shared, begun, plan.deadline) {
-            begun.last_work = shared.clock.nanos();
+        let quiet_at = begun.last_work.saturating_add(plan.quiet);
+        // The hooks run once the period is over. What they submit does not begin another one.
+        if now < quiet_at && begun.report.hooks == 0 {
+            core.sleep_until(shared, quiet_at.min(plan.deadline));
             return false;
         }
-        let quiet_at = begun.last_work.saturating_add(plan.quiet);
-        if now < quiet_at {
-            core.sleep_until(shared, quiet_at.min(plan.deadline));
+        if shared.handed_out.await_last() {
+            core.sleep_until(shared, plan.deadline);
+            return false;
+        }
+        if run_hooks(shared, begun, plan.deadline) {
             return false;
         }
     }

@@ -298,8 +298,14 @@ fn a_panic_is_the_loops_to_report() {
 fn the_end_waits_for_a_task_that_is_out() {
     for kind in KINDS {
         let home = on(pool(3), kind);
-        let stop = Stop::new();
-        home.execute(stop.closure()).unwrap();
+        let (stop, log) = (Stop::new(), Log::new());
+        home.add_shutdown_hook("hook", log.pushes("hook")).unwrap();
+        let (stops, ended) = (stop.closure(), log.pushes("task"));
+        home.execute(move || {
+            stops();
+            ended();
+        })
+        .unwrap();
         stop.reached();
         let over = home.shutdown(Quiet::none(Duration::from_secs(60)));
         // Under `ProduceConsume` the loop does nothing while the task blocks.
@@ -310,6 +316,7 @@ fn the_end_waits_for_a_task_that_is_out() {
         assert!(!over.is_done(), "{kind:?}");
         stop.go_on();
         over.wait().unwrap();
+        assert_eq!(log.take(), ["task", "hook"], "{kind:?}");
     }
 }
 

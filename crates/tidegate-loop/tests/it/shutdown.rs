@@ -376,6 +376,25 @@ fn hooks_run_in_order_after_the_last_task() {
 }
 
 #[test]
+fn a_task_of_the_quiet_period_runs_before_the_hooks() {
+    let (home, clock) = home();
+    let log = Log::new();
+    let (handle, hook) = (home.clone(), log.clone());
+    home.add_shutdown_hook("hook", move || {
+        hook.push("hook");
+        handle.execute(hook.pushes("task of the hook")).unwrap();
+    })
+    .unwrap();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    let ended = home.shutdown(quiet(2, 15));
+    clock.advance(SECOND);
+    home.execute(log.pushes("task")).unwrap();
+    clock.advance(SECOND * 2);
+    assert_eq!(ended.wait().unwrap().hooks, 1);
+    assert_eq!(log.take(), ["task", "hook", "task of the hook"]);
+}
+
+#[test]
 fn hooks_may_add_hooks_and_tasks_and_panic() {
     let clock = ManualClock::new();
     let (home, received) = watched(&clock);
