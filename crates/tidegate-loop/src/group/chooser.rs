@@ -28,29 +28,30 @@ impl Chooser {
     }
 
     /// Chooses one of `count` event loops (at least one). `load` returns how busy an event loop is,
-    /// or `None` if it accepts no work now. Such an event loop is chosen only if no other accepts
-    /// work either.
-    pub(crate) fn choose(&self, count: usize, load: impl Fn(usize) -> Option<u64>) -> usize {
+    /// or `None` if it accepts no work now.
+    ///
+    /// # Errors
+    ///
+    /// The event loop whose turn it is, if none accepts work.
+    pub(crate) fn choose(
+        &self,
+        count: usize,
+        load: impl Fn(usize) -> Option<u64>,
+    ) -> Result<usize, usize> {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let first = place(ticket, count);
         match self.how {
             Choose::RoundRobin => {
                 let mut tries = (0..count).map(|step| (first + step) % count);
-                tries.find(|&at| load(at).is_some()).unwrap_or(first)
+                tries.find(|&at| load(at).is_some()).ok_or(first)
             }
             Choose::LessBusy => {
                 let other = (first + 1 + spread(ticket, count - 1)) % count;
                 match (load(first), load(other)) {
-                    (Some(a), Some(b)) => {
-                        if a <= b {
-                            first
-                        } else {
-                            other
-                        }
-                    }
-                    (Some(_), None) => first,
-                    (None, Some(_)) => other,
-                    (None, None) => (0..count).find(|&at| load(at).is_some()).unwrap_or(first),
+                    (Some(a), Some(b)) => Ok(if a <= b { first } else { other }),
+                    (Some(_), None) => Ok(first),
+                    (None, Some(_)) => Ok(other),
+                    (None, None) => (0..count).find(|&at| load(at).is_some()).ok_or(first),
                 }
             }
         }
@@ -97,7 +98,7 @@ mod tests {
             let chosen: Vec<_> = (0..3 * count)
                 .map(|_| chooser.choose(count, idle))
                 .collect();
-            let expected: Vec<_> = (0..3 * count).map(|turn| turn % count).collect();
+            let expected: Vec<_> = (0..3 * count).map(|turn| Ok(turn % count)).collect();
             assert_eq!(chosen, expected);
         }
     }
@@ -108,7 +109,8 @@ mod tests {
         chooser
             .next
             .store(u64::from(u32::MAX) - 1, Ordering::Relaxed);
-        let chosen: Vec<_> = (0..6).map(|_| chooser.choose(3, idle)).collect();
+        let choose = |_| chooser.choose(3, idle).expect("all accept work");
+        let chosen: Vec<_> = (0..6).map(choose).collect();
         for pair in chosen.windows(2) {
             assert_eq!((pair[0] + 1) % 3, pair[1]);
         }
@@ -118,14 +120,16 @@ mod tests {
     fn the_masked_counter_may_wrap() {
         let chooser = Chooser::new(Choose::RoundRobin);
         chooser.next.store(u64::MAX, Ordering::Relaxed);
-        assert_eq!((chooser.choose(4, idle), chooser.choose(4, idle)), (3, 0));
+        assert_eq!([(); 2].map(|()| chooser.choose(4, idle)), [Ok(3), Ok(0)]);
     }
 
     #[test]
     fn the_less_busy_of_two_is_chosen() {
         let chooser = Chooser::new(Choose::LessBusy);
         let load = |at: usize| Some(if at == 2 { 0 } else { 10 });
-        let chosen = (0..400).filter(|_| chooser.choose(4, load) == 2).count();
+        let chosen = (0..400)
+            .filter(|_| chooser.choose(4, load) == Ok(2))
+            .count();
         assert!(
             chosen > 150,
             "two random looks find the idle one about half the time: {chosen}"
@@ -138,12 +142,10 @@ mod tests {
             let chooser = Chooser::new(how);
             let load = |at: usize| (at == 1).then_some(5);
             for _ in 0..50 {
-                assert_eq!(chooser.choose(4, load), 1);
+                assert_eq!(chooser.choose(4, load), Ok(1));
             }
-            assert!(
-                chooser.choose(4, |_| None) < 4,
-                "a loop even if all have ended"
-            );
+            let any = chooser.choose(4, |_| None);
+            assert!(any.is_err_and(|at| at < 4), "a loop even if all have ended");
         }
     }
 }

@@ -73,15 +73,23 @@ impl<P: Placement> EventLoopGroup<P> {
 
     /// Returns the event loop for the next piece of work. Never blocks.
     pub fn next(&self) -> &EventLoop<P> {
-        let Inner { active, loops, .. } = &*self.inner;
-        let count = active.len();
-        if count == 0 {
-            // The group is scaled down to zero active event loops, so the first one gets the work.
-            return &loops[0];
-        }
-        let chooser = &self.inner.chooser;
-        let at = chooser.choose(count, |at| loops[active.get(at)].load());
-        &loops[active.get(at)]
+        let Inner {
+            active,
+            loops,
+            chooser,
+            ..
+        } = &*self.inner;
+        let turn = match active.len() {
+            0 => 0,
+            count => match chooser.choose(count, |at| loops[active.get(at)].load()) {
+                Ok(at) => return &loops[active.get(at)],
+                Err(at) => active.get(at),
+            },
+        };
+        // The group is scaled down to zero, or no active event loop accepts work. The first one that
+        // does gets it, and is active again from the next window on.
+        let accepts = |one: &&EventLoop<P>| one.load().is_some();
+        loops.iter().find(accepts).unwrap_or(&loops[turn])
     }
 
     /// Returns the name of the group.

@@ -73,15 +73,12 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// Handles one window. Returns `false` if the group is gone or shutting down.
+    /// Handles one window. Returns `false` if the group is gone or all its event loops shut down.
     fn check(&mut self, passed: Duration) -> bool {
-        let mut loops = Vec::with_capacity(self.loops.len());
-        for one in &self.loops {
-            match one.upgrade() {
-                Some(one) if one.state.get() < Lifecycle::ShuttingDown => loops.push(one),
-                _ => return false,
-            }
-        }
+        let loops: Option<Vec<_>> = self.loops.iter().map(Weak::upgrade).collect();
+        let Some(loops) = loops.filter(|loops| !loops.iter().all(|one| has_ended(one))) else {
+            return false;
+        };
         let (mut samples, mut shown) = (Vec::new(), Vec::new());
         for (at, one) in loops.iter().enumerate() {
             let sample = sample(one, &mut self.busy[at], passed);
@@ -103,6 +100,11 @@ impl Monitor {
     }
 }
 
+/// Returns `true` if the event loop shuts down or has ended.
+fn has_ended(one: &Shared) -> bool {
+    one.state.get() >= Lifecycle::ShuttingDown
+}
+
 fn sample(one: &Shared, before: &mut u64, passed: Duration) -> Sample {
     let busy = one.meter.busy_nanos(&one.clock);
     let spent = busy.saturating_sub(std::mem::replace(before, busy));
@@ -112,5 +114,6 @@ fn sample(one: &Shared, before: &mut u64, passed: Duration) -> Sample {
         idle: one.mailbox.lane.is_empty()
             && one.meter.counters.timers.get() == 0
             && one.meter.counters.futures.get() == 0,
+        ended: has_ended(one),
     }
 }

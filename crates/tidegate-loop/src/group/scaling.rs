@@ -110,6 +110,8 @@ pub(crate) struct Sample {
     pub(crate) busy: f64,
     /// `true` if nothing keeps the event loop from giving its thread back.
     pub(crate) idle: bool,
+    /// `true` if the event loop shuts down or has ended: it cannot be active.
+    pub(crate) ended: bool,
 }
 
 /// The decision of one window.
@@ -150,6 +152,7 @@ impl Decide {
     /// Decides for one window. Adding takes precedence over giving up.
     pub(crate) fn window(&mut self, samples: &[Sample]) -> Change {
         for (at, sample) in samples.iter().enumerate() {
+            self.active[at] &= !sample.ended;
             let streak = &mut self.streaks[at];
             *streak = if !self.active[at] {
                 (0, 0)
@@ -165,9 +168,12 @@ impl Decide {
             |at: &usize| self.active[*at] && self.streaks[*at].1 > self.consecutive_windows;
         let overloaded = (0..samples.len()).filter(is_overloaded).count();
         let mut change = Change::default();
-        if overloaded > 0 {
-            let asleep = (0..samples.len()).filter(|&at| !self.active[at]);
-            change.add = asleep.take(overloaded.min(self.step_up)).collect();
+        // Fewer than the minimum are active if others have ended.
+        let missing = self.min.saturating_sub(self.count());
+        let wanted = overloaded.min(self.step_up).max(missing);
+        if wanted > 0 {
+            let asleep = (0..samples.len()).filter(|&at| !self.active[at] && !samples[at].ended);
+            change.add = asleep.take(wanted).collect();
         }
         if change.add.is_empty() && overloaded == 0 {
             let spare = self.count().saturating_sub(self.min).min(self.step_down);
@@ -222,7 +228,11 @@ mod tests {
 
     fn samples(busy: &[f64]) -> Vec<Sample> {
         busy.iter()
-            .map(|&busy| Sample { busy, idle: true })
+            .map(|&busy| Sample {
+                busy,
+                idle: true,
+                ended: false,
+            })
             .collect()
     }
 
@@ -265,8 +275,27 @@ mod tests {
         let held = [Sample {
             busy: 0.0,
             idle: false,
+            ended: false,
         }];
         assert_eq!(decide.window(&held), Change::default());
+    }
+
+    #[test]
+    fn a_loop_that_has_ended_is_not_active_and_not_added() {
+        let mut decide = decide(1, 3, 0);
+        let mut samples = samples(&[0.9, 0.5, 0.5]);
+        samples[1].ended = true;
+        assert_eq!(decide.window(&samples), Change::default());
+        assert_eq!(decide.snapshot(), [0, 2]);
+        // A loop that was given up takes the place of one that has ended.
+        let mut decide = Decide::new(&Scaling::between(2, 3).consecutive_windows(0));
+        samples[0].busy = 0.5;
+        samples[1] = samples[2];
+        (samples[2].busy, samples[2].idle) = (0.0, true);
+        assert_eq!(decide.window(&samples).give_up, [2]);
+        samples[0].ended = true;
+        assert_eq!(decide.window(&samples).add, [2]);
+        assert_eq!(decide.snapshot(), [1, 2]);
     }
 
     #[test]

@@ -312,6 +312,44 @@ fn scaling_down_to_nothing_still_takes_work() {
 }
 
 #[test]
+fn a_scaled_group_takes_work_while_any_of_its_loops_does() {
+    let (ticker, manual_ticker) = Ticker::manual();
+    let (tick, clock) = (
+        || manual_ticker.tick(Duration::from_secs(1)),
+        ManualClock::new(),
+    );
+    let scaling = Scaling::between(0, 3).consecutive_windows(1).ticker(ticker);
+    let group = EventLoopGroup::builder("g").loops(3).clock(&clock);
+    let group = group.scaling(scaling).build().unwrap();
+    let runs_on = || {
+        let name = group.submit(here).unwrap().wait().unwrap();
+        clock.settle();
+        name
+    };
+    let end = |at: usize| group.iter().nth(at).unwrap().shutdown(at_once()).wait();
+    (0..3).for_each(|_| tick());
+    assert_eq!((group.active_count(), runs_on()), (1, "g-0".to_owned()));
+    end(0).unwrap();
+    assert_eq!(runs_on(), "g-1", "the last active loop has ended");
+    tick();
+    assert_eq!(
+        (group.active_count(), runs_on()),
+        (1, "g-1".to_owned()),
+        "it counts as active"
+    );
+    tick();
+    assert_eq!(
+        (group.active_count(), runs_on()),
+        (0, "g-1".to_owned()),
+        "scaled to zero"
+    );
+    end(1).unwrap();
+    assert_eq!(runs_on(), "g-2");
+    end(2).unwrap();
+    assert!(group.execute(|| ()).is_err());
+}
+
+#[test]
 fn a_shutdown_that_is_refused_leaves_the_scaling_running() {
     let (ticker, manual_ticker) = Ticker::manual();
     let scaling = Scaling::between(0, 1).consecutive_windows(0).ticker(ticker);
