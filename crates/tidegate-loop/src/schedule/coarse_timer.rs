@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tidegate_core::Task;
 use tidegate_core::executor::is_current;
+use tidegate_core::internal::prim::{Ordering, fence};
 use tidegate_core::internal::{Deliver, Delivery, SignalBlock};
 use tidegate_timer::internal::{KeySlot, Reset, StillPending, TimeoutCell, TimeoutOutcome};
 
@@ -53,7 +54,7 @@ pub(crate) fn add(shared: &Arc<Shared>, after: Duration, task: Task) -> CoarseTi
     if is_current(shared.id) {
         place(shared, &block);
     } else {
-        send_to_loop(shared, &block, deadline);
+        send_to_loop(shared, &block);
     }
     CoarseTimer { block }
 }
@@ -66,11 +67,22 @@ fn place(shared: &Shared, timeout: &Arc<SignalBlock<CoarseEntry>>) {
     local::with(|local| local.loop_state.coarse.place(tick, timeout));
 }
 
-/// Sends the block to its event loop, and wakes the event loop if it would sleep past `deadline`.
-fn send_to_loop(shared: &Shared, block: &Arc<SignalBlock<CoarseEntry>>, deadline: u64) {
-    let Some(signal) = block.raise() else { return };
+/// Sends the block to its event loop, and wakes the event loop if it would sleep past the deadline.
+///
+/// If the block is on its way already, the event loop may sleep without having taken it, since it
+/// was not woken for an earlier, later deadline. So this thread rings too. The thread that raised
+/// the signal may not have pushed it yet; it then rings for the deadline that it reads afterwards.
+fn send_to_loop(shared: &Shared, block: &Arc<SignalBlock<CoarseEntry>>) {
     // A refusal means that the event loop has terminated: dropping the signal cancels the timeout.
-    if shared.mailbox.signals.push(signal).is_ok() {
+    let push = |signal| shared.mailbox.signals.push(signal).is_ok();
+    if !block.raise().is_none_or(push) {
+        return;
+    }
+    // ORDERING: SeqCst fence between the push and the load of the deadline; pairs with the fence in
+    // `TimeoutCell::reset`: this thread sees the deadline of a concurrent reset, or the event loop
+    // that the resetting thread wakes sees the push.
+    fence(Ordering::SeqCst);
+    if let Some(deadline) = block.cell.deadline() {
         shared.ring_before(deadline);
     }
 }
@@ -111,7 +123,7 @@ impl CoarseTimer {
             Reset::Sooner if is_current(shared.id) => {
                 place(&shared, &self.block);
             }
-            Reset::Sooner => send_to_loop(&shared, &self.block, deadline),
+            Reset::Sooner => send_to_loop(&shared, &self.block),
         }
         true
     }

@@ -155,6 +155,20 @@ fn a_reset_on_another_thread_moves_the_deadline_both_ways() {
 }
 
 #[test]
+fn a_reset_to_sooner_wakes_a_loop_that_has_not_taken_the_timer_yet() {
+    let (home, clock) = home();
+    let _sleeps_until = home.schedule(SECOND * 100, || ()).unwrap();
+    home.settle();
+    // Neither wakes the event loop: it would wake up early enough by itself.
+    let ran = Counter::new();
+    let handle = counting(&home, SECOND * 600, &ran);
+    let slept = home.sleep(SECOND * 600);
+    assert!(handle.reset(TICK) && slept.reset(TICK * 2));
+    clock.advance(TICK * 4);
+    assert!(ran.count() == 1 && slept.is_elapsed());
+}
+
+#[test]
 fn a_reset_moves_the_deadline_both_ways_on_the_loop() {
     let (home, clock) = home();
     let ran = Counter::new();
@@ -249,13 +263,21 @@ fn a_sleeping_loop_is_woken_when_many_silent_signals_wait() {
 
 #[test]
 fn a_delay_too_long_to_be_counted_never_ends() {
-    let (home, clock) = home();
-    let ran = Counter::new();
-    let handle = counting(&home, Duration::MAX, &ran);
-    home.settle();
-    clock.advance(SECOND * 3600 * 24 * 365);
-    assert_eq!(ran.count(), 0);
-    assert!(handle.cancel());
+    for tick in [TICK, Duration::from_nanos(1)] {
+        let clock = ManualClock::new();
+        let home = builder(&clock, "home").coarse_tick(tick).build().unwrap();
+        let ran = Counter::new();
+        let coarse = counting(&home, Duration::MAX, &ran);
+        let precise = home.schedule(Duration::MAX, ran.hits()).unwrap();
+        home.settle();
+        for span in [SECOND * 3600 * 24 * 365, Duration::MAX, Duration::MAX] {
+            clock.advance(span);
+            // No deadline wakes the event loop here; other work does.
+            on_loop(&home, || ());
+        }
+        assert_eq!(ran.count(), 0);
+        assert!(coarse.cancel() && precise.cancel());
+    }
 }
 
 #[test]
