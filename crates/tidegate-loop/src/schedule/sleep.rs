@@ -14,6 +14,7 @@ use tidegate_core::internal::PlainTask;
 use tidegate_core::internal::prim::{Mutex, lock};
 
 use super::coarse_timer::CoarseTimer;
+use super::scheduled_task;
 use crate::handle::event_loop::EventLoop;
 use crate::handle::placement::Placement;
 use crate::state::shared::Shared;
@@ -66,10 +67,6 @@ impl<P: Placement> EventLoop<P> {
     /// The future may be awaited anywhere; the event loop only wakes it. Dropping it cancels the
     /// sleep.
     pub fn sleep(&self, after: Duration) -> Sleep {
-        // An event loop that cannot get a thread cannot wake the sleep.
-        if self.is_shutting_down() || self.shared.start().is_err() {
-            return Sleep::refused();
-        }
         Sleep::on(&self.shared, after)
     }
 
@@ -122,19 +119,20 @@ impl Drop for Alarm {
 
 impl Sleep {
     fn on(shared: &Arc<Shared>, after: Duration) -> Self {
+        // An event loop that ends, or that cannot get a thread, cannot wake the sleep. A loop that
+        // is driven by hand may run code on its thread even after its end.
+        if scheduled_task::check(shared, ()).is_err() {
+            return Self {
+                state: Arc::new(Mutex::new(State::Ended(Err(SleepError)))),
+                timeout: None,
+            };
+        }
         let state = Arc::new(Mutex::new(State::Waits(None)));
         let alarm = Alarm(Arc::clone(&state));
         let task = PlainTask::non_blocking(move || alarm.end(Ok(())));
         Self {
             state,
             timeout: Some(super::coarse_timer::add(shared, after, task)),
-        }
-    }
-
-    fn refused() -> Self {
-        Self {
-            state: Arc::new(Mutex::new(State::Ended(Err(SleepError)))),
-            timeout: None,
         }
     }
 

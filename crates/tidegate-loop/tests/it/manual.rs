@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tidegate_core::executor::{WaitPolicy, wait_policy};
 use tidegate_core::{ManualClock, RejectReason};
-use tidegate_loop::{EventLoop, Lifecycle, ManualLoop, Quiet, ShutdownError};
-use tidegate_testkit::{Counter, Log};
+use tidegate_loop::{EventLoop, Lifecycle, ManualLoop, Quiet, ShutdownError, SleepError};
+use tidegate_testkit::{Counter, Log, block_on};
 
 use crate::{SECOND, builder, home};
 
@@ -155,6 +155,17 @@ fn a_loop_with_live_timers_is_not_over_before_it_was_turned() {
     manual_loop.run_until_idle();
     assert_eq!(ended.wait().unwrap().cancelled, 1);
     assert!(timer.is_cancelled());
+}
+
+#[test]
+fn a_sleep_in_a_loop_that_has_ended_is_refused() {
+    let (home, mut manual_loop, _clock) = manual();
+    home.execute(|| ()).unwrap();
+    let ended = home.shutdown(Quiet::none(SECOND));
+    manual_loop.run_until_idle();
+    assert!(ended.is_done());
+    let slept = manual_loop.run(|| tidegate_loop::sleep(SECOND));
+    assert_eq!(block_on("the sleep has ended", slept), Err(SleepError));
 }
 
 #[test]
