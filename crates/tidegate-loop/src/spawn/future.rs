@@ -13,7 +13,7 @@ use tidegate_core::executor::{Work, is_current};
 use tidegate_core::internal::prim::{AtomicBool, Mutex, Ordering, lock};
 use tidegate_core::internal::trace::Span;
 use tidegate_core::internal::{Deliver, Delivery, PlainTask, SignalBlock, contain};
-use tidegate_core::{CaughtPanic, Rejected};
+use tidegate_core::{CaughtPanic, RejectReason, Rejected};
 use tidegate_pool::internal::TaskPromise;
 use tidegate_promise::Completion;
 
@@ -45,14 +45,14 @@ where
     let name = new_block(shared, &answer);
     // The future stays unboxed until the event loop has accepted it, so that a refusal can return
     // it.
-    let cell = Arc::new(Mutex::new(Some((future, answer, Span::current()))));
+    let mut cell = Arc::new(Mutex::new(Some((answer, future, Span::current()))));
     let taken = Arc::clone(&cell);
     let home = shared.id;
     let settle = move || {
-        let parts = lock(&taken).take();
-        // A handed-back task may be run elsewhere, where nothing could wake the future. It is
-        // dropped there, which cancels its completion.
-        if let Some((future, answer, span)) = parts.filter(|_| is_current(home)) {
+        // Elsewhere nothing could wake the future. A handed-back task that is run there drops it,
+        // which cancels its completion.
+        let parts = is_current(home).then(|| lock(&taken).take()).flatten();
+        if let Some((answer, future, span)) = parts {
             let future: SendFuture = Box::pin(completing(future, answer, span));
             insert_and_poll(&name, false, |local| {
                 local.loop_state.futures.insert(future)
@@ -65,18 +65,17 @@ where
     } else {
         PlainTask::labelled::<F, _>(settle)
     };
-    match shared.submit(task) {
-        Ok(()) => Ok(completion),
-        Err(refused) => {
-            let why = refused.why();
-            // Drops the block as well, so that returning the future sends the event loop no signal.
-            drop(refused);
-            let parts = lock(&cell).take();
-            match parts {
-                Some((future, _answer, _span)) => Err(Rejected::new(future, why)),
-                None => Ok(completion),
-            }
-        }
+    let why = match shared.submit(task) {
+        Ok(()) => RejectReason::Full,
+        // Drops the block as well, so that returning the future sends the event loop no signal.
+        Err(refused) => refused.why(),
+    };
+    // If the task is gone and has left the future here, it was refused, or the reject policy ran it
+    // on this thread or dropped it.
+    let left = Arc::get_mut(&mut cell).and_then(|cell| lock(cell).take());
+    match left {
+        Some((_answer, future, _span)) => Err(Rejected::new(future, why)),
+        None => Ok(completion),
     }
 }
 

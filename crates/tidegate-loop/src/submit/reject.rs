@@ -24,7 +24,8 @@ pub enum RejectPolicy {
         pause: Duration,
     },
     /// Calls the closure with the refusal. The closure either handles the task or returns the
-    /// refusal. It runs on the submitter's thread.
+    /// refusal. It runs on the submitter's thread. A future can only be polled by its event loop: if
+    /// the closure runs or drops the task of a `spawn`, that call returns the future as refused.
     With(RejectHandler),
 }
 

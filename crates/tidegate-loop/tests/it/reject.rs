@@ -227,11 +227,32 @@ fn a_closure_decides_on_the_submitters_thread() {
     assert_eq!(log.take(), [thread::current().id()]);
     // Tasks that the policy ran count as accepted.
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
-    let future = home.spawn(async { 7 }).unwrap();
-    assert!(future.is_cancelled(), "it was run where no loop is");
+    let future = home.spawn(async { 7 }).map(drop).unwrap_err();
+    assert_eq!(future.why(), RejectReason::Full, "no loop would poll it");
     let refused = home.metrics().refused;
     assert_eq!(refused, 0);
     gate.open();
+    home.settle();
+    let answer = home.spawn(future.into_inner()).unwrap();
+    assert_eq!(answer.wait().unwrap(), 7, "it came back whole");
+}
+
+#[test]
+fn a_future_whose_task_the_policy_drops_is_refused() {
+    let clock = ManualClock::new();
+    let drops = |refused: Rejected<Task>| {
+        drop(refused);
+        Ok(())
+    };
+    let home = bounded(&clock, RejectPolicy::With(Arc::new(drops)));
+    let gate = hold(&home);
+    let spawn = || home.spawn(async { 7 });
+    let (taken, refused): (Vec<_>, Vec<_>) = (0..40).map(|_| spawn()).partition(Result::is_ok);
+    assert!(taken.len() <= 16 && refused.len() >= 24);
+    gate.open();
+    for answer in taken.into_iter().flatten() {
+        assert_eq!(answer.wait().unwrap(), 7);
+    }
 }
 
 #[test]
