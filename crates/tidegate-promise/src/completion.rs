@@ -70,8 +70,9 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     /// `listen` runs on the promise's home, or, if it has none, on the thread that completes the
     /// promise. If the promise is already decided and has no home, `listen` runs on the calling
     /// thread, or on the thread that is still running earlier listeners. Listeners run once each,
-    /// in the order in which they were added. A panic in a listener is reported to the home and
-    /// does not affect the other listeners.
+    /// in the order in which they were added. They are not part of the order of tasks: a listener may
+    /// run before a task that the completing thread submitted to the home earlier. A panic in a
+    /// listener is reported to the home and does not affect the other listeners.
     #[inline]
     pub fn on_complete<F>(&self, listen: F) -> ListenerId<T, E>
     where
