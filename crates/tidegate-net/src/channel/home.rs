@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use tidegate_core::executor::{ExecutorId, Signal};
+use tidegate_core::executor::{ExecutorId, Need, Signal, Work};
 use tidegate_core::internal::{Capacity, record_wait};
 use tidegate_core::{Clock, Executor, Rejected, Task, Unhandled, WaitRefusedError};
 
@@ -87,9 +87,13 @@ impl Executor for WaitHome {
         self.executor.clock()
     }
 
+    fn needs(&self, work: Work) -> Vec<Need> {
+        self.executor.needs(work)
+    }
+
     fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefusedError> {
         let of_loop = self.executor.begin_wait()?;
-        let running = running_place().map(|place| (place, Capacity::Threads(1)));
+        let running = running_place().map(|place| (place, Capacity::Threads { width: 1, most: 1 }));
         match record_wait(running, self.place) {
             Ok(edges) => Ok(Some(Box::new((of_loop, edges)))),
             Err(_) => {
