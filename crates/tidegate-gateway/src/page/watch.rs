@@ -128,10 +128,11 @@ mod tests {
         };
         let command = Command::builder("a").group("g").adaptive(limit);
         let command: Command = command.breaker(breaker).build(&isolation).unwrap();
-        let entry = command.admit().unwrap();
-        clock.jump(Duration::from_millis(1));
-        assert!(entry.verdict(false));
-        drop(entry);
+        for verdict in [true, false] {
+            let entry = command.admit().unwrap();
+            clock.jump(Duration::from_millis(1));
+            assert!(entry.verdict(verdict));
+        }
         let seen: Vec<_> = watch.take().into_iter().collect();
         let opened = What::Breaker { from: 0, to: 1 };
         assert!(seen.iter().any(|one| one.what == opened), "{seen:?}");

@@ -116,13 +116,16 @@ impl Admission {
 }
 
 impl State {
-    /// Stops the timeout of a call, and passes its latency to the adaptive limit. Returns `true` if
-    /// the call ended before its deadline.
+    /// Stops the timeout of a call. Passes its latency to the adaptive limit, unless the call failed
+    /// in time: how fast a dependency fails says nothing about its room. Returns `true` if the call
+    /// ended before its deadline.
     #[inline(always)]
-    pub(super) fn stop_time(&self, call: &Admission, now: u64) -> bool {
+    pub(super) fn stop_time(&self, call: &Admission, now: u64, has_succeeded: bool) -> bool {
         let in_time = call.flight.finish() && now < call.deadline();
-        let took = now.saturating_sub(call.began);
-        self.gate.sample(now, took, !in_time);
+        if has_succeeded || !in_time {
+            let took = now.saturating_sub(call.began);
+            self.gate.sample(now, took, !in_time);
+        }
         in_time
     }
 
@@ -172,7 +175,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> Result<T, CommandError<E>> {
         let state = &*self.state;
         let now = state.now();
-        let in_time = state.stop_time(&call, now);
+        let has_succeeded = matches!(result, WorkEnd::Value(_));
+        let in_time = state.stop_time(&call, now, has_succeeded);
         let Admission {
             start,
             began,

@@ -7,9 +7,9 @@
 //! | end | event | breaker | latency | adaptive limit | hooks |
 //! |---|---|---|---|---|---|
 //! | success | SUCCESS | success | yes | yes | ExecutionEmit, Emit, ExecutionSuccess, Success |
-//! | failure | FAILURE | failure | yes | yes | ExecutionError, Error |
+//! | failure | FAILURE | failure | yes | none | ExecutionError, Error |
 //! | nothing to call | FAILURE | none; a probe frees its slot | yes | none | ExecutionError, Error |
-//! | ignored | BAD_REQUEST | none; a probe frees its slot | yes | yes | ExecutionError, Error |
+//! | ignored | BAD_REQUEST | none; a probe frees its slot | yes | none | ExecutionError, Error |
 //! | timed out | TIMEOUT | failure | yes | as dropped | Error |
 //! | cancelled, or dropped without a verdict | CANCELLED | none; a probe reopens it | yes | none | Cancelled |
 //! | abandoned | CANCELLED | none; a probe frees its slot | yes | none | Cancelled |
@@ -35,7 +35,7 @@ use super::options::{CallOptions, MaybeOptions, Observer};
 use super::outcome::late;
 use super::report::CallRecord;
 use super::shared::Shared;
-use super::verdict::Verdict;
+use super::verdict::{Sample, Verdict};
 use crate::alarm::Pause;
 use crate::error::{Cause, CommandError};
 use crate::in_flight::{EntryWatch, EntryWord};
@@ -95,16 +95,6 @@ enum Stopped {
     Expired,
 }
 
-/// What the adaptive limit learns from the end of a call.
-#[derive(Clone, Copy)]
-enum Sample {
-    None,
-    /// The latency of the call.
-    Latency,
-    /// The same; the call was given up.
-    Dropped,
-}
-
 impl Entry {
     /// Reports how the call ended. Stops its timeout, records its latency, and updates the breaker
     /// and the adaptive limit. The permit is held until the entry is dropped.
@@ -113,16 +103,18 @@ impl Entry {
     /// [`cancel`](Entry::cancel). It does not count after the deadline either: the call then counts
     /// as timed out.
     pub fn verdict(&self, verdict: impl Into<Verdict>) -> bool {
-        let (stopped, now) = self.stop(Sample::Latency);
-        self.counts(stopped, verdict.into().into(), now)
+        let verdict = verdict.into();
+        let (stopped, now) = self.stop(verdict.into());
+        self.counts(stopped, verdict.into(), now)
     }
 
     /// Does what [`verdict`](Entry::verdict) does, for a holder that shares the entry with nobody:
     /// without the exchange that decides between two verdicts.
     #[doc(hidden)]
     pub fn verdict_alone(&mut self, verdict: impl Into<Verdict>) -> bool {
-        let (stopped, now) = self.stop_alone();
-        self.counts(stopped, verdict.into().into(), now)
+        let verdict = verdict.into();
+        let (stopped, now) = self.stop_alone(verdict);
+        self.counts(stopped, verdict.into(), now)
     }
 
     /// Does what [`verdict`](Entry::verdict) does, without a sample for the adaptive limit: for a
@@ -156,10 +148,10 @@ impl Entry {
 
     /// The same for a holder that shares the entry with no other.
     #[inline(always)]
-    fn stop_alone(&mut self) -> (Option<Stopped>, u64) {
+    fn stop_alone(&mut self, verdict: Verdict) -> (Option<Stopped>, u64) {
         let (state, now) = (&*self.state, self.state.now());
         let call = self.call.as_ref().expect(HAS_ADMISSION);
-        let finish = || state.stop_entry(call, now, Sample::Latency);
+        let finish = || state.stop_entry(call, now, verdict.into());
         (self.word.report_alone(finish), now)
     }
 
@@ -246,8 +238,9 @@ impl Entry {
     /// Returns the error of a call that timed out, or that was stopped with its isolation, before
     /// the verdict. An entry that already has a verdict is only dropped.
     pub fn end<E>(mut self, verdict: impl Into<Verdict>) -> Result<(), CommandError<E>> {
-        let (stopped, now) = self.stop_alone();
-        self.settled(stopped, verdict.into(), now)
+        let verdict = verdict.into();
+        let (stopped, now) = self.stop_alone(verdict);
+        self.settled(stopped, verdict, now)
     }
 
     /// Does what [`end`](Entry::end) does, and keeps the permit until the entry is dropped. For
@@ -258,7 +251,7 @@ impl Entry {
     /// The same as those of `end`.
     #[doc(hidden)]
     pub fn settle<E>(&self, verdict: Verdict) -> Result<(), CommandError<E>> {
-        let (stopped, now) = self.stop(Sample::Latency);
+        let (stopped, now) = self.stop(verdict.into());
         self.settled(stopped, verdict, now)
     }
 
@@ -304,7 +297,7 @@ impl Entry {
     pub fn fail<E>(self, cause: Cause<E>) -> CommandError<E> {
         let sample = match cause {
             Cause::TimedOut(_) => Sample::Dropped,
-            _ => Sample::Latency,
+            _ => Sample::IfLate,
         };
         let (stopped, now) = self.stop(sample);
         match stopped {
@@ -503,7 +496,12 @@ impl State {
             return Stopped::Expired;
         }
         let in_time = now < call.deadline();
-        if !matches!(sample, Sample::None) {
+        let is_sample = match sample {
+            Sample::None => false,
+            Sample::IfLate => !in_time,
+            Sample::Latency | Sample::Dropped => true,
+        };
+        if is_sample {
             let took = now.saturating_sub(call.began);
             let is_dropped = !in_time || matches!(sample, Sample::Dropped);
             self.gate.sample(now, took, is_dropped);

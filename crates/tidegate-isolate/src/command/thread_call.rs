@@ -263,7 +263,9 @@ impl<T: Send + 'static, E: Send + 'static, F: Work<T, E>> ThreadCall<T, E, F> {
         let in_time = now < self.call.deadline();
         // The adaptive limit reads the number of held permits, so this one is given back after the
         // sample.
-        self.sample(now, !in_time);
+        if !in_time || matches!(result, WorkEnd::Value(_)) {
+            self.sample(now, !in_time);
+        }
         self.give_back(held, now);
         let raw = match result {
             WorkEnd::Value(value) if in_time => Ok(value),
@@ -501,7 +503,9 @@ impl<T: Send + 'static, E: Send + 'static, F: Work<T, E>> EarlyEndedCall<E>
             }
             WorkState::Running => {
                 self.pool.count_abandoned();
-                self.sample(now, ended == Ended::TimedOut);
+                if ended == Ended::TimedOut {
+                    self.sample(now, true);
+                }
                 state.report(self.call.ticket, self.times(now), ended);
             }
         }

@@ -1,4 +1,4 @@
-//! What the holder of an entry reports about its call.
+//! What the holder of an entry reports about its call, and what an adaptive limit learns from it.
 
 use super::ending::Ended;
 
@@ -37,6 +37,27 @@ impl From<Verdict> for Ended {
             Verdict::Success => Self::Success,
             Verdict::Failure => Self::Failure,
             Verdict::Ignored => Self::Ignored,
+        }
+    }
+}
+
+/// What the adaptive limit learns from the end of a call.
+#[derive(Clone, Copy)]
+pub(super) enum Sample {
+    None,
+    /// The latency of a call that is late: how fast a dependency fails says nothing about its room.
+    IfLate,
+    /// The latency of the call.
+    Latency,
+    /// The same; the call was given up.
+    Dropped,
+}
+
+impl From<Verdict> for Sample {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Success => Self::Latency,
+            Verdict::Failure | Verdict::Ignored => Self::IfLate,
         }
     }
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
     AdaptiveLimit, Cause, Command, Criticality, Event, Hedge, LimitReason, Partitions,
-    PermitConfig, Rejection,
+    PermitConfig, Rejection, Verdict,
 };
 use tidegate_testkit::{Gate, Log};
 
 use crate::support::{
-    alone, builder, failed, isolated, made, poll_once, set, waiting, while_inside,
+    Numbers, alone, builder, failed, isolated, made, poll_once, pool_of, set, waiting, while_inside,
 };
 
 #[test]
@@ -129,6 +129,36 @@ fn an_adaptive_limit_follows_the_calls() {
             .unwrap();
     });
     assert!(command.snapshot().limit >= 21);
+}
+
+#[test]
+fn failed_calls_do_not_move_an_adaptive_limit() {
+    let limit = AdaptiveLimit {
+        window: None,
+        initial: 2,
+        min: 1,
+        ..AdaptiveLimit::aimd()
+    };
+    let (_clock, _isolation, command) = alone(|c| c.adaptive(limit.clone()).no_timeout());
+    let (_, _isolation, threads) = alone(|c| c.threads(pool_of(1, 1)).adaptive(limit).no_timeout());
+    let fail = |command: &Numbers| command.run(|_| Err("no")).map(drop).map_err(drop);
+    let ends: [&dyn Fn(); 6] = [
+        &|| assert!(fail(&command).is_err()),
+        &|| assert!(fail(&threads).is_err()),
+        &|| assert!(command.run(|_| panic!("no")).is_err()),
+        &|| assert!(command.admit().unwrap().verdict(false)),
+        &|| assert!(command.admit().unwrap().verdict(Verdict::Ignored)),
+        &|| drop(command.admit().unwrap().fail(Cause::Failed("no"))),
+    ];
+    let limits = || [&command, &threads].map(|one| one.snapshot().adaptive_limit.unwrap());
+    for (way, end) in ends.iter().enumerate() {
+        end();
+        assert_eq!(limits(), [2, 2], "{way}");
+    }
+    for command in [&command, &threads] {
+        assert_eq!(command.run(|_| Ok(1)), Ok(1));
+    }
+    assert_eq!(limits(), [3, 3], "successes do");
 }
 
 #[test]
