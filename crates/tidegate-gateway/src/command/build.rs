@@ -97,7 +97,7 @@ fn permits(route: &Route) -> PermitConfig {
         initial: (limit.initial.0 as usize).min(max),
         min: limit.min.0 as usize,
         max,
-        ..AdaptiveLimit::gradient2()
+        ..AdaptiveLimit::vegas()
     });
     let (max_waiting, max_wait) = match &route.queue {
         Some(queue) => (queue.max.0 as usize, queue.wait),

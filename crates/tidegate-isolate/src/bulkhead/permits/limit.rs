@@ -1,19 +1,24 @@
 //! The settings of adaptive limits: the number of concurrent calls is derived from their latency.
 //!
-//! The defaults are those of Netflix's concurrency-limits.
+//! The defaults are those of Netflix's concurrency-limits, except that windows are shorter and a limit
+//! may fall to one.
 
 use std::time::Duration;
 
 use crate::error::ConfigError;
 use crate::key::Key;
 
-/// An adaptive limit: the algorithm, and how its samples are collected.
+/// An adaptive limit: the algorithm, and how its samples are collected. [`vegas`](Self::vegas) is the
+/// one to start with.
+///
+/// Samples are the latencies of calls that succeed, and of calls that time out, which count as
+/// dropped. How fast a call fails says nothing about the room of its dependency.
 ///
 /// ```
 /// use tidegate_isolate::{AdaptiveLimit, LimitAlgorithm};
 ///
-/// let limit = AdaptiveLimit::gradient2();
-/// assert!(matches!(limit.algorithm, LimitAlgorithm::Gradient2 { .. }));
+/// let limit = AdaptiveLimit::vegas();
+/// assert!(matches!(limit.algorithm, LimitAlgorithm::Vegas { .. }));
 /// assert!(limit.validate(&"prices".into()).is_ok());
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -30,33 +35,40 @@ pub struct AdaptiveLimit {
     pub window: Option<SampleWindow>,
 }
 
-/// How the next limit is computed from a sample.
+/// How the next limit is computed from a window.
+///
+/// Vegas and Gradient2 compare the latency with that of calls that do not queue in the dependency.
+/// While the limit is in use, that latency is measured from time to time: for a window or two, half as
+/// many calls are let through, and half of the half if that makes them faster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum LimitAlgorithm {
-    /// Adds one while calls are fast, and multiplies by `backoff` when a call is dropped or slow.
+    /// Adds one while calls are fast, and multiplies by `backoff` when a call is dropped or slow. Sees
+    /// no queue: for a dependency whose calls time out soon when there are too many.
     Aimd {
         /// The factor that is applied to the limit after a drop.
         backoff: f64,
         /// A call that takes longer counts as dropped.
         timeout: Duration,
     },
-    /// Estimates the queue from the shortest latency seen.
+    /// Estimates by the latency how many calls queue, and keeps that number between three and six, or
+    /// more by the decimal logarithm of the limit.
     Vegas {
         /// The share of a change that is applied at once, from 0 to 1.
         smoothing: f64,
-        /// The number of samples per permit after which the shortest latency is measured anew.
+        /// The number of windows per permit after which the latency is measured anew.
         probe_multiplier: u32,
     },
-    /// Compares the latest latency with the long-term average.
+    /// Lets the latency grow by a factor. It settles higher than Vegas, so calls wait longer in the
+    /// dependency.
     Gradient2 {
-        /// How many times longer the latest latency may be before the limit falls.
+        /// How many times longer the latency may be before the limit falls.
         tolerance: f64,
         /// The number of calls that may queue.
         queue: usize,
         /// The share of a change that is applied at once, from 0 to 1.
         smoothing: f64,
-        /// The number of samples over which the long-term latency is averaged.
+        /// The number of windows after which the latency is measured anew.
         long_window: u32,
     },
 }
@@ -64,7 +76,7 @@ pub enum LimitAlgorithm {
 /// Combines the samples of a time window into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleWindow {
-    /// The length of the window.
+    /// The shortest length of the window. It is longer while calls take longer.
     pub length: Duration,
     /// The smallest number of samples that is evaluated.
     pub min_samples: u64,
@@ -72,10 +84,19 @@ pub struct SampleWindow {
     pub min_latency: Duration,
 }
 
+impl SampleWindow {
+    /// Each call is a window.
+    pub(super) const EACH_CALL: Self = Self {
+        length: Duration::ZERO,
+        min_samples: 1,
+        min_latency: Duration::ZERO,
+    };
+}
+
 impl Default for SampleWindow {
     fn default() -> Self {
         Self {
-            length: Duration::from_secs(1),
+            length: Duration::from_millis(250),
             min_samples: 10,
             min_latency: Duration::from_micros(100),
         }
@@ -91,7 +112,7 @@ impl AdaptiveLimit {
                 timeout: Duration::from_secs(5),
             },
             initial: 20,
-            min: 20,
+            min: 1,
             max: 200,
             window: Some(SampleWindow::default()),
         }
@@ -121,7 +142,7 @@ impl AdaptiveLimit {
                 long_window: 600,
             },
             initial: 20,
-            min: 20,
+            min: 1,
             max: 200,
             window: Some(SampleWindow::default()),
         }
@@ -202,6 +223,7 @@ mod tests {
             ),
             (
                 AdaptiveLimit {
+                    min: 20,
                     initial: 5,
                     ..AdaptiveLimit::aimd()
                 },

@@ -25,4 +25,6 @@ pub(crate) use self::moves::OnLimitMove;
 pub(crate) use self::waiter::Place;
 
 #[cfg(test)]
+mod overload_tests;
+#[cfg(test)]
 mod tests;

@@ -60,6 +60,9 @@ pub enum LimitReason {
     Queue,
     /// A call was dropped, for example because it timed out: it falls.
     Dropped,
+    /// Fewer calls are let through for a moment, to measure how long they take without a queue, or the
+    /// measurement has ended.
+    Probe,
     /// The settings have changed.
     Settings,
 }
@@ -72,6 +75,7 @@ impl LimitReason {
             Self::Slow => "slow",
             Self::Queue => "queue",
             Self::Dropped => "dropped",
+            Self::Probe => "probe",
             Self::Settings => "settings",
         }
     }

@@ -5,10 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidegate_core::internal::as_nanos;
 
-use super::estimator::Estimator;
-use super::limit::AdaptiveLimit;
+use super::estimator::{Estimator, Seen};
+use super::limit::{AdaptiveLimit, SampleWindow};
 use super::moves::LimitReason;
 use crate::lock::lock;
+
+/// A window that has not ended after this time is discarded: its first calls say nothing about the
+/// last ones.
+const OLDEST: u64 = 300 * 1_000_000_000;
+
+/// The latency without a queue is measured with at least this many calls.
+const PROBE_SAMPLES: u64 = 50;
 
 /// Collects samples without a lock and passes them to the algorithm at the end of a window. The
 /// settings can change while it is in use, and it can be switched off and on again.
@@ -18,16 +25,18 @@ use crate::lock::lock;
 #[derive(Debug)]
 pub(crate) struct Sampler {
     is_on: AtomicBool,
-    /// Whether there is a window, and its settings.
-    is_windowed: AtomicBool,
+    /// The settings of the window.
     length: AtomicU64,
     min_samples: AtomicU64,
     min_nanos: AtomicU64,
+    /// When the window begins: calls that end before began under another limit.
+    from: AtomicU64,
+    /// The earliest end of the window.
+    next: AtomicU64,
     sum: AtomicU64,
     count: AtomicU64,
+    drops: AtomicU64,
     in_flight: AtomicU64,
-    dropped: AtomicBool,
-    next: AtomicU64,
     estimator: Mutex<Estimator>,
 }
 
@@ -35,15 +44,15 @@ impl Sampler {
     pub(crate) fn new(config: AdaptiveLimit) -> Self {
         let sampler = Self {
             is_on: AtomicBool::new(true),
-            is_windowed: AtomicBool::new(false),
             length: AtomicU64::new(0),
             min_samples: AtomicU64::new(0),
             min_nanos: AtomicU64::new(0),
+            from: AtomicU64::new(0),
+            next: AtomicU64::new(0),
             sum: AtomicU64::new(0),
             count: AtomicU64::new(0),
+            drops: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
-            dropped: AtomicBool::new(false),
-            next: AtomicU64::new(0),
             estimator: Mutex::new(Estimator::new(config.clone())),
         };
         sampler.configure(&config, |_| ());
@@ -69,22 +78,20 @@ impl Sampler {
         let was_on = self.is_on.swap(true, Ordering::Relaxed);
         if estimator.config != *config || !was_on {
             let limit = if was_on {
-                estimator.limit
+                estimator.lasting()
             } else {
                 config.initial as f64
             };
             *estimator = Estimator::new(config.clone());
             estimator.limit = limit.clamp(config.min as f64, config.max as f64);
         }
-        let window = config.window.unwrap_or_default();
+        let window = config.window.unwrap_or(SampleWindow::EACH_CALL);
         self.length
             .store(as_nanos(window.length), Ordering::Relaxed);
         self.min_samples
             .store(window.min_samples, Ordering::Relaxed);
         self.min_nanos
             .store(as_nanos(window.min_latency), Ordering::Relaxed);
-        self.is_windowed
-            .store(config.window.is_some(), Ordering::Relaxed);
         apply(estimator.limit as usize);
     }
 
@@ -97,11 +104,11 @@ impl Sampler {
         (in_flight, dropped): (usize, bool),
         apply: impl FnOnce(usize, Option<LimitReason>),
     ) -> bool {
-        if !self.is_windowed.load(Ordering::Relaxed) {
-            let mut estimator = lock(&self.estimator);
-            return self.update(&mut estimator, nanos, (in_flight, dropped), apply);
+        if now > self.next.load(Ordering::Relaxed).saturating_add(OLDEST) {
+            self.discard(now);
         }
-        if nanos < self.min_nanos.load(Ordering::Relaxed) {
+        if nanos < self.min_nanos.load(Ordering::Relaxed) || now < self.from.load(Ordering::Relaxed)
+        {
             return false;
         }
         self.sum.fetch_add(nanos, Ordering::Relaxed);
@@ -111,39 +118,64 @@ impl Sampler {
                 .fetch_max(in_flight as u64, Ordering::Relaxed);
         }
         if dropped {
-            self.dropped.store(true, Ordering::Relaxed);
+            self.drops.fetch_add(1, Ordering::Relaxed);
         }
         let min_samples = self.min_samples.load(Ordering::Relaxed);
-        if now < self.next.load(Ordering::Relaxed) || count < min_samples {
+        let is_lost = self.drops.load(Ordering::Relaxed) * 2 > count;
+        let is_early = now < self.next.load(Ordering::Relaxed);
+        // Many calls that are lost are reason enough to close a window early.
+        if count < min_samples || is_early && !(is_lost && count >= PROBE_SAMPLES) {
             return false;
         }
         // The thread that gets the lock closes the window; the others continue.
         let Ok(mut estimator) = self.estimator.try_lock() else {
             return false;
         };
-        let next = now.saturating_add(self.length.load(Ordering::Relaxed));
-        self.next.store(next, Ordering::Relaxed);
-        let count = self.count.swap(0, Ordering::Relaxed).max(1);
-        let mean = self.sum.swap(0, Ordering::Relaxed) / count;
-        let in_flight = self.in_flight.swap(0, Ordering::Relaxed) as usize;
-        let dropped = self.dropped.swap(false, Ordering::Relaxed);
-        self.update(&mut estimator, mean, (in_flight, dropped), apply)
+        if !self.is_on() || estimator.is_probing() && count < PROBE_SAMPLES && !is_lost {
+            return false;
+        }
+        let seen = self.close(now);
+        let (limit, reason) = estimator.update(seen);
+        self.open(now, if estimator.compares() { seen.nanos } else { 0 });
+        apply(limit, reason);
+        true
     }
 
-    /// Computes the next limit and applies it, unless the sampler was switched off meanwhile.
-    fn update(
-        &self,
-        estimator: &mut Estimator,
-        nanos: u64,
-        (in_flight, dropped): (usize, bool),
-        apply: impl FnOnce(usize, Option<LimitReason>),
-    ) -> bool {
-        let is_on = self.is_on();
-        if is_on {
-            let (limit, reason) = estimator.update(nanos, in_flight, dropped);
-            apply(limit, reason);
+    /// Takes the samples of the window.
+    fn close(&self, now: u64) -> Seen {
+        let count = self.count.swap(0, Ordering::Relaxed).max(1);
+        let sum = self.sum.swap(0, Ordering::Relaxed);
+        let elapsed = now.saturating_sub(self.from.load(Ordering::Relaxed));
+        Seen {
+            nanos: sum / count,
+            unanswered: sum as f64 / elapsed.max(1) as f64,
+            in_flight: self.in_flight.swap(0, Ordering::Relaxed) as usize,
+            count,
+            drops: self.drops.swap(0, Ordering::Relaxed),
         }
-        is_on
+    }
+
+    /// Begins a window for calls that take about `nanos`. Those that are in flight now end before it
+    /// begins, and those that begin now end in it.
+    fn open(&self, now: u64, nanos: u64) {
+        let length = self.length.load(Ordering::Relaxed);
+        let length = length.max(nanos.saturating_mul(3));
+        self.from
+            .store(now.saturating_add(nanos), Ordering::Relaxed);
+        self.next
+            .store(now.saturating_add(length), Ordering::Relaxed);
+    }
+
+    /// Discards a window that is too old, unless another thread has.
+    #[cold]
+    fn discard(&self, now: u64) {
+        let Ok(_estimator) = self.estimator.try_lock() else {
+            return;
+        };
+        if now > self.next.load(Ordering::Relaxed).saturating_add(OLDEST) {
+            let _ = self.close(now);
+            self.open(now, 0);
+        }
     }
 }
 
@@ -167,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_a_second_are_gathered_and_tiny_ones_ignored() {
+    fn samples_of_a_window_are_gathered_and_tiny_ones_ignored() {
         let sampler = Sampler::new(AdaptiveLimit::aimd());
         for now in 0..9 {
             assert_eq!(sample(&sampler, now, MS, (20, false)), None);
@@ -181,10 +213,42 @@ mod tests {
         for now in 11..1_000 {
             assert_eq!(sample(&sampler, now, MS, (20, false)), None);
         }
-        assert_eq!(
-            sample(&sampler, 10 + 1_000 * MS, MS, (21, true)),
-            Some(18).map(|l: usize| l.max(20))
-        );
+        assert_eq!(sample(&sampler, 10 + 250 * MS, MS, (21, true)), Some(18));
+    }
+
+    #[test]
+    fn a_window_with_samples_from_hours_ago_is_discarded() {
+        let sampler = Sampler::new(AdaptiveLimit::aimd());
+        let hour = 3_600_000 * MS;
+        // Each hour, the first nine of ten samples are drops.
+        for now in [1, 2, 3].map(|hours| hours * hour) {
+            for _ in 0..9 {
+                assert_eq!(sample(&sampler, now, MS, (20, true)), None);
+            }
+        }
+        // The samples of the last hour are a window.
+        let end = 3 * hour + 250 * MS;
+        assert_eq!(sample(&sampler, end, MS, (20, false)), Some(18));
+        for _ in 0..20 {
+            assert_eq!(sample(&sampler, end, MS, (20, true)), None);
+        }
+        assert_eq!(sample(&sampler, 9 * hour, MS, (20, false)), None);
+    }
+
+    #[test]
+    fn calls_that_began_under_another_limit_are_left_out() {
+        let limit = AdaptiveLimit {
+            initial: 40,
+            ..AdaptiveLimit::vegas()
+        };
+        let sampler = Sampler::new(limit);
+        let window = |start: u64, took: u64| {
+            let samples = (0..10).map(|_| sample(&sampler, start, took, (40, false)));
+            samples.flatten().last()
+        };
+        assert_eq!(window(MS, MS), Some(50), "no queue was seen");
+        assert_eq!(window(MS + MS / 2, 99 * MS), None, "they began before");
+        assert_eq!(window(252 * MS, MS), Some(62), "and are not in this mean");
     }
 
     #[test]
