@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_core::{Executor, Rejected, Task};
 use tidegate_promise::{Completion, Promise, promise_on};
 
-use crate::executor::{HandedBack, delegate_executor};
+use crate::executor::{HandedBack, TaskPromise, delegate_executor};
 
 use super::turn::Shared;
 
@@ -59,6 +59,22 @@ impl OrderedView {
         F: FnOnce() + Send + 'static,
     {
         self.shared.submit(Task::new(run))
+    }
+
+    /// Runs `run` like [`OrderedView::execute`] and returns a completion for its result. Its listeners
+    /// run in this view's order. Cancelling it before `run` has started prevents it from running.
+    ///
+    /// # Errors
+    ///
+    /// As for [`OrderedView::execute`].
+    pub fn submit<T, F>(&self, run: F) -> Result<Completion<T>, Rejected<Task>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let (answer, completion) = TaskPromise::of(&self.shared);
+        let task = Task::labelled::<F, _>(move || answer.run(run));
+        self.shared.submit(task).map(|()| completion)
     }
 
     /// Creates a promise whose listeners run in this view's order.

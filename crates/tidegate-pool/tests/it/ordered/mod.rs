@@ -36,6 +36,20 @@ fn hold(view: &OrderedView) -> Gate {
 }
 
 #[test]
+fn a_submitted_task_has_a_completion() {
+    let pool = Pool::new(2);
+    let view = OrderedView::over(pool.executor()).unwrap();
+    let stop = hold(&view);
+    let first = view.submit(|| 42).unwrap();
+    let left = view.submit(|| -> u32 { panic!("it was cancelled") });
+    assert!(left.unwrap().cancel());
+    let panics = view.submit(|| -> u32 { panic!("on purpose") }).unwrap();
+    stop.open();
+    assert_eq!(first.wait().unwrap(), 42);
+    assert!(panics.wait().unwrap_err().failure().unwrap().is_panic());
+}
+
+#[test]
 fn runs_one_at_a_time_and_in_order_on_any_thread() {
     let pool = Pool::new(3);
     let executor = pool.executor();
