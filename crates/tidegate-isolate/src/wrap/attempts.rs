@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_core::Executor;
 
+use super::budget::Paid;
 use super::hedge::Hedge;
 use super::retry::Retry;
 use crate::command::{Call, Entry, PendingEntry};
@@ -19,7 +20,8 @@ use crate::event::Event;
 ///
 /// * Each attempt is an [`Entry`] of its own, with its own permit and its own verdict. An earlier
 ///   one may still stream, or overstay.
-/// * A retry or a hedge is taken from the budget when it is decided. Pauses count too.
+/// * A retry or a hedge is taken from the budget when it is decided. Pauses count too. An attempt that
+///   never begins goes back to the budget when this value is dropped.
 /// * The timeout of the call covers all of its attempts and pauses. The timeout of the command
 ///   limits each attempt.
 /// * Dropping this value ends the attempts: no attempt begins without it. None begins after the
@@ -56,6 +58,8 @@ pub struct Attempts<T, E> {
     decided: u32,
     /// Attempts that have begun.
     begun: u32,
+    /// Attempts that were decided after the first and have not begun.
+    paid: Vec<Paid>,
 }
 
 impl<E: Send + 'static> Retry<E> {
@@ -70,6 +74,7 @@ impl<E: Send + 'static> Retry<E> {
             call,
             decided: 1,
             begun: 0,
+            paid: Vec::new(),
         }
     }
 }
@@ -104,10 +109,9 @@ impl<T: Send + 'static, E: Send + 'static> Attempts<T, E> {
     pub fn after_error(&mut self, error: &CommandError<E>) -> Option<Duration> {
         let left = self.left()?;
         let command = self.call.command();
-        let pause = self
-            .retry
-            .next_pause(command, self.decided, error, (true, left))?;
-        self.decide(Event::Retried);
+        let next = (self.retry).next_pause(command, self.decided, error, (true, left));
+        let (pause, paid) = next?;
+        self.decide(Event::Retried, paid);
         Some(pause)
     }
 
@@ -118,13 +122,14 @@ impl<T: Send + 'static, E: Send + 'static> Attempts<T, E> {
         if !self.retry.may_retry(self.call.command(), self.decided) {
             return None;
         }
-        let pause = self.retry.take_pause(self.decided, hint, left)?;
-        self.decide(Event::Retried);
+        let (pause, paid) = self.retry.take_pause(self.decided, hint, left)?;
+        self.decide(Event::Retried, paid);
         Some(pause)
     }
 
     /// Returns the time after which a second attempt makes sense if the first has not responded.
-    /// Takes nothing from the budget: [`hedge`](Attempts::hedge) does, when that time has come.
+    /// Takes nothing from the budget: [`hedge`](Attempts::hedge) does, when that time has come, from that
+    /// of the retries.
     pub fn hedge_pause(&self, hedge: &Hedge) -> Option<Duration> {
         let pause = hedge.delay(self.call.command())?;
         (pause < self.left()?).then_some(pause)
@@ -133,13 +138,13 @@ impl<T: Send + 'static, E: Send + 'static> Attempts<T, E> {
     /// Decides whether there is a second attempt next to one that takes long, and takes it from the
     /// budget. If this returns `true`, the next [`admit`](Attempts::admit) begins it.
     pub fn hedge(&mut self) -> bool {
-        let may_begin = self.left().is_some()
-            && self.retry.may_retry(self.call.command(), self.decided)
-            && self.retry.spend();
-        if may_begin {
-            self.decide(Event::Hedged);
-        }
-        may_begin
+        let may_begin =
+            self.left().is_some() && self.retry.may_retry(self.call.command(), self.decided);
+        let Some(paid) = may_begin.then(|| self.retry.pay()).flatten() else {
+            return false;
+        };
+        self.decide(Event::Hedged, paid);
+        true
     }
 
     /// Returns the deadline of the whole call, if it has a timeout.
@@ -148,8 +153,9 @@ impl<T: Send + 'static, E: Send + 'static> Attempts<T, E> {
         has_one.then(|| self.call.instant_of(self.deadline))?
     }
 
-    fn decide(&mut self, event: Event) {
+    fn decide(&mut self, event: Event, paid: Paid) {
         self.decided += 1;
+        self.paid.push(paid);
         self.call.count(event);
     }
 
@@ -174,6 +180,9 @@ impl<T: Send + 'static, E: Send + 'static> Attempts<T, E> {
         };
         if let Some(cause) = cause {
             return Err(self.call.attempt().refuse(cause));
+        }
+        if self.begun > 0 {
+            self.paid.pop().into_iter().for_each(Paid::use_up);
         }
         self.begun += 1;
         Ok(self.call.attempt_within(left))

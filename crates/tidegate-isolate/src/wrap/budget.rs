@@ -74,10 +74,7 @@ impl RetryBudget {
 
     /// Adds the share of one call.
     pub fn earn(&self) {
-        let Shared { share, most, .. } = *self.shared;
-        let earned = |balance: u64| Some((balance + share).min(most));
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.shared.balance.fetch_update(set, fetch, earned);
+        self.add(self.shared.share);
     }
 
     /// Returns the number of retries that are available now.
@@ -99,6 +96,38 @@ impl RetryBudget {
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         let balance = &self.shared.balance;
         balance.fetch_update(set, fetch, spent).is_ok()
+    }
+
+    /// Takes one retry from the budget for an attempt that has not begun. It goes back if the attempt
+    /// never begins.
+    pub(super) fn pay(&self) -> Option<Paid> {
+        self.try_spend().then(|| Paid(Some(self.clone())))
+    }
+
+    fn add(&self, parts: u64) {
+        let most = self.shared.most;
+        let added = |balance: u64| Some((balance + parts).min(most));
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.shared.balance.fetch_update(set, fetch, added);
+    }
+}
+
+/// A retry that is paid for and has not begun. Dropping it gives the retry back to the budget.
+#[derive(Debug)]
+pub(super) struct Paid(Option<RetryBudget>);
+
+impl Paid {
+    /// The attempt begins.
+    pub(super) fn use_up(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Paid {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.0 {
+            budget.add(PARTS);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_core::internal::contain;
 
+use super::budget::RetryBudget;
 use super::retry::pause_of;
 use crate::alarm::Pause;
 use crate::command::{Call, Command};
@@ -14,6 +15,9 @@ use crate::error::CommandError;
 use crate::event::Event;
 
 /// The settings of a hedged call: its second attempt starts after the time that most calls take.
+///
+/// When a dependency becomes slow, more calls than usual take that long. A budget limits second attempts
+/// to a share of the calls then, so keep one value for all calls.
 ///
 /// ```
 /// use tidegate_isolate::{Command, Hedge, Isolation};
@@ -29,7 +33,7 @@ use crate::event::Event;
 /// # )
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Hedge {
     /// The percentile of the command's own latencies after which the second attempt begins.
     pub percentile: f64,
@@ -38,6 +42,9 @@ pub struct Hedge {
     pub min_samples: u64,
     /// The shortest time after which the second attempt begins.
     pub at_least: Duration,
+    /// The budget that second attempts are taken from. By default, they are limited to 20 % of the calls
+    /// and 3 more. Clones share it, and so may retries.
+    pub budget: RetryBudget,
 }
 
 impl Default for Hedge {
@@ -46,13 +53,14 @@ impl Default for Hedge {
             percentile: 95.0,
             min_samples: 20,
             at_least: Duration::from_millis(1),
+            budget: RetryBudget::default(),
         }
     }
 }
 
 impl Hedge {
     /// Makes an attempt of `call` with `attempt`, and a second one next to it if the first takes
-    /// longer than most calls. The first value wins, and the other attempt is dropped. If both
+    /// longer than most calls and the budget allows it. The first value wins, and the other attempt is dropped. If both
     /// fail, returns the error that came first.
     ///
     /// Each attempt needs a permit of its own, so no second attempt runs while the bulkhead is
@@ -71,7 +79,7 @@ impl Hedge {
         W: Future<Output = Result<T, X>>,
         X: Into<CommandError<E>>,
     {
-        let hedge = *self;
+        let hedge = self.clone();
         call.with_cache_async(move |call| hedge.race(call, attempt))
     }
 
@@ -87,6 +95,7 @@ impl Hedge {
         W: Future<Output = Result<T, X>>,
         X: Into<CommandError<E>>,
     {
+        self.budget.earn();
         let mut first = pin!(Some(attempt(call.attempt())));
         let mut second = pin!(None);
         let after = self.delay(call.command());
@@ -98,7 +107,7 @@ impl Hedge {
             let is_due = |pause: &mut Pause| Pin::new(pause).poll(context).is_ready();
             if pause.as_mut().is_some_and(is_due) {
                 pause = None;
-                if !whole.command().is_shut_down() {
+                if !whole.command().is_shut_down() && self.budget.try_spend() {
                     whole.count(Event::Hedged);
                     second.set(Some(attempt(whole.attempt())));
                 }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::budget::Paid;
 use super::retry::{Retry, pause_of};
 use crate::alarm::Pause;
 use crate::command::Command;
@@ -49,12 +50,9 @@ impl<T: Send + 'static, E: Send + 'static> Retries<T, E> {
     /// the budget. Returns the pause before it.
     pub fn after_error(&mut self, error: &CommandError<E>) -> Option<RetryPause<T, E>> {
         self.made += 1;
-        let pause = {
-            let limits = (true, Duration::MAX);
-            self.retry
-                .next_pause(&self.command, self.made, error, limits)
-        };
-        pause.map(|pause| self.pause(pause))
+        let limits = (true, Duration::MAX);
+        let next = (self.retry).next_pause(&self.command, self.made, error, limits);
+        next.map(|next| self.pause(next))
     }
 
     /// Decides whether there is a retry after an attempt whose result, which is not an error, counts
@@ -64,22 +62,26 @@ impl<T: Send + 'static, E: Send + 'static> Retries<T, E> {
         if !self.retry.may_retry(&self.command, self.made) {
             return None;
         }
-        let pause = self.retry.take_pause(self.made, hint, Duration::MAX);
-        pause.map(|pause| self.pause(pause))
+        let next = self.retry.take_pause(self.made, hint, Duration::MAX);
+        next.map(|next| self.pause(next))
     }
 
-    fn pause(&self, pause: Duration) -> RetryPause<T, E> {
+    fn pause(&self, (pause, paid): (Duration, Paid)) -> RetryPause<T, E> {
         RetryPause {
             command: self.command.clone(),
+            paid: Some(paid),
             pause: (!pause.is_zero()).then(|| pause_of(&self.command, pause)),
         }
     }
 }
 
 /// The pause before a retry. Its output is `true` if the retry may begin, and `false` if the
-/// isolation was stopped or shut down in the meantime. Dropping it cancels the pause.
+/// isolation was stopped or shut down in the meantime. Dropping it cancels the pause, and gives the
+/// retry back to the budget.
 pub struct RetryPause<T, E> {
     command: Command<T, E>,
+    /// Taken when the retry begins.
+    paid: Option<Paid>,
     pause: Option<Pause>,
 }
 
@@ -94,6 +96,7 @@ impl<T: Send + 'static, E: Send + 'static> Future for RetryPause<T, E> {
         }
         let may_begin = !self.command.is_shut_down();
         if may_begin {
+            self.paid.take().into_iter().for_each(Paid::use_up);
             self.command.count(Event::Retried);
         }
         Poll::Ready(may_begin)

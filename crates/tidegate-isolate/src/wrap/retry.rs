@@ -1,7 +1,8 @@
 //! Retries, within a budget.
 //!
 //! Retries make an overload worse, so a budget limits them to a share of the calls. A retry is
-//! taken from the budget when it is decided. So retries that are still pausing count too.
+//! taken from the budget when it is decided. So retries that are still pausing count too. One that never
+//! begins, because its caller has left or the isolation was stopped, goes back to the budget.
 
 use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +15,7 @@ use std::time::Duration;
 use tidegate_core::Parker;
 use tidegate_core::internal::{as_nanos, check_may_block};
 
-use super::budget::RetryBudget;
+use super::budget::{Paid, RetryBudget};
 use crate::alarm::Pause;
 use crate::command::{Call, Command};
 use crate::error::{CommandError, contain};
@@ -191,8 +192,8 @@ impl<E: Send + 'static> Retry<E> {
                 }
                 retries += 1;
                 let limits = (may_pause, Duration::MAX);
-                let pause = self.next_pause(call.command(), retries, &error, limits);
-                let Some(pause) = pause else {
+                let next = self.next_pause(call.command(), retries, &error, limits);
+                let Some((pause, paid)) = next else {
                     return call.finish(error);
                 };
                 if may_pause && !pause.is_zero() {
@@ -204,13 +205,15 @@ impl<E: Send + 'static> Retry<E> {
                 if call.command().is_shut_down() {
                     return call.finish(error);
                 }
+                paid.use_up();
                 call.count(Event::Retried);
             }
         })
     }
 
     /// Makes attempts like [`Retry::run`], for attempts that are futures. No thread blocks during a
-    /// pause. Dropping the returned future drops the current attempt or pause.
+    /// pause. Dropping the returned future drops the current attempt or pause; the retry of a pause goes
+    /// back to the budget.
     #[must_use = "a future does nothing until it is polled"]
     pub fn run_async<T, F, W, X>(
         &self,
@@ -237,8 +240,8 @@ impl<E: Send + 'static> Retry<E> {
                 }
                 retries += 1;
                 let limits = (true, Duration::MAX);
-                let pause = retry.next_pause(call.command(), retries, &error, limits);
-                let Some(pause) = pause else {
+                let next = retry.next_pause(call.command(), retries, &error, limits);
+                let Some((pause, paid)) = next else {
                     return call.finish_async(error).await;
                 };
                 if !pause.is_zero() {
@@ -256,6 +259,7 @@ impl<E: Send + 'static> Retry<E> {
                 if call.command().is_shut_down() {
                     return call.finish_async(error).await;
                 }
+                paid.use_up();
                 call.count(Event::Retried);
             }
         })
@@ -267,8 +271,8 @@ impl<E: Send + 'static> Retry<E> {
     }
 
     /// Takes an attempt from the budget.
-    pub(super) fn spend(&self) -> bool {
-        self.budget.try_spend()
+    pub(super) fn pay(&self) -> Option<Paid> {
+        self.budget.pay()
     }
 
     /// Decides whether there is an `n`-th retry, and takes it from the budget. Returns the pause
@@ -280,7 +284,7 @@ impl<E: Send + 'static> Retry<E> {
         n: u32,
         error: &CommandError<E>,
         (may_pause, left): (bool, Duration),
-    ) -> Option<Duration> {
+    ) -> Option<(Duration, Paid)> {
         if !self.may_retry(command, n) {
             return None;
         }
@@ -315,13 +319,13 @@ impl<E: Send + 'static> Retry<E> {
         n: u32,
         hint: Option<Duration>,
         left: Duration,
-    ) -> Option<Duration> {
+    ) -> Option<(Duration, Paid)> {
         let at_least = hint.unwrap_or(Duration::ZERO);
         let pause = self.jittered(self.pause(n)).max(at_least);
-        if at_least > self.longest || pause >= left || !self.budget.try_spend() {
+        if at_least > self.longest || pause >= left {
             return None;
         }
-        Some(pause)
+        Some((pause, self.pay()?))
     }
 
     fn jittered(&self, pause: Duration) -> Duration {

@@ -8,12 +8,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate_core::{Blocking, CancelToken, Parker};
+use tidegate_isolate::internal::Retries;
 use tidegate_isolate::{
-    Cause, CommandError, Event, Hedge, PoolConfig, RateConfig, Rejection, Retry, RetryBudget,
+    Cause, CommandError, Event, Hedge, Interrupt, PoolConfig, RateConfig, Rejection, Retry,
+    RetryBudget,
 };
 use tidegate_testkit::{Bomb, Gate, block_on, until};
 
-use crate::support::{SECOND, alone, builder, failed, made, poll_by, poll_once};
+use crate::support::{SECOND, alone, builder, failed, made, poll_by, poll_once, with_handle};
 
 type Call = tidegate_isolate::Call<u32, &'static str>;
 
@@ -404,6 +406,58 @@ fn a_retry_is_paid_for_when_it_is_decided() {
         poll_once(second.as_mut()).is_ready(),
         "there is no budget left"
     );
+}
+
+#[test]
+fn a_retry_that_never_begins_goes_back_to_the_budget() {
+    for ends in ["dropped", "cancelled", "stopped", "begun"] {
+        let (clock, isolation, command) = alone(|c| c);
+        let budget = RetryBudget::new(0, 3);
+        let retry = Retry::attempts(2).backoff(SECOND, 1.0).budget(&budget);
+        let (call, handle) = with_handle(command.call());
+        let attempt = |call: Call| call.run_async(|_| async { Err("no") });
+        let mut pausing = Box::pin(retry.run_async(call, attempt));
+        assert!(poll_once(pausing.as_mut()).is_pending(), "it pauses");
+        let error = CommandError::new("a", Cause::Failed("no"));
+        let mut adapter = Retries::new(&retry, &command);
+        let mut pause = Box::pin(adapter.after_error(&error).unwrap());
+        assert!(poll_once(pause.as_mut()).is_pending());
+        assert_eq!(budget.left(), 1, "both are paid for");
+        match ends {
+            "cancelled" => _ = handle.cancel(Interrupt::No),
+            "stopped" => isolation.shutdown_now(),
+            "begun" => clock.jump(SECOND),
+            _ => {}
+        }
+        if ends != "dropped" {
+            assert!(poll_once(pausing.as_mut()).is_ready());
+            let _ = poll_once(pause.as_mut());
+        }
+        drop((pausing, pause));
+        let left = if ends == "begun" { 1 } else { 3 };
+        assert_eq!(budget.left(), left, "{ends}");
+    }
+}
+
+#[test]
+fn second_attempts_are_a_share_of_the_calls() {
+    let (clock, _isolation, command) = alone(|c| c.permits(500).no_timeout());
+    (0..20).for_each(|_| drop(command.run(|_| Ok(0))));
+    let hedge = Hedge {
+        budget: RetryBudget::new(10, 2),
+        ..Hedge::default()
+    };
+    let mut slow: Vec<_> = (0..100)
+        .map(|_| Box::pin(hedge.run_async(command.call(), |call| call.run_async(|_| pending()))))
+        .collect();
+    for _ in 0..2 {
+        slow.iter_mut()
+            .for_each(|call| assert!(poll_once(call.as_mut()).is_pending()));
+        clock.jump(SECOND);
+    }
+    let snapshot = command.snapshot();
+    assert_eq!((snapshot.totals[Event::Hedged], snapshot.active), (12, 112));
+    assert_eq!(hedge.budget.left(), 0);
 }
 
 #[test]
