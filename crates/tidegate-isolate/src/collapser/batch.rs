@@ -1,6 +1,7 @@
 //! An open batch: the collected requests, and the promises that wait for each of them.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -35,6 +36,24 @@ impl<A, V, E> Default for Batch<A, V, E> {
             number: 0,
             alarm: None,
         }
+    }
+}
+
+/// Arguments, and requests with their arguments.
+pub(super) type Unwanted<A, V, E> = (Vec<A>, Vec<(A, Box<dyn Receive<V, E>>)>);
+
+impl<A: Eq + Hash, V, E> Batch<A, V, E> {
+    /// Takes out the requests whose callers have all cancelled. They hold values of the user, which are
+    /// dropped with no lock held.
+    pub(super) fn take_unwanted(&mut self) -> Unwanted<A, V, E> {
+        let left = |_: &A, waiting: &mut Box<dyn Receive<V, E>>| !waiting.is_wanted();
+        let requests: Vec<_> = self.requests.extract_if(left).collect();
+        let mut order = Vec::new();
+        if !requests.is_empty() {
+            let is_left = |argument: &mut A| !self.requests.contains_key(argument);
+            order.extend(self.order.extract_if(.., is_left));
+        }
+        (order, requests)
     }
 }
 

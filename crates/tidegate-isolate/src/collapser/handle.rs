@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_core::CancelToken;
-use tidegate_core::internal::PlainTask;
+use tidegate_core::internal::{PlainTask, discard};
 use tidegate_core::permits::Permit;
 use tidegate_promise::{Completion, Outcome, promise_with_error};
 
@@ -137,7 +137,7 @@ where
             }
         }
         match batch.requests.get_mut(&argument) {
-            Some(_) if !config.share_equal => {
+            Some(waiting) if !config.share_equal && waiting.is_wanted() => {
                 drop(batch);
                 let _ = promise.fail(CollapserError::Duplicate);
                 return answer;
@@ -148,6 +148,10 @@ where
                 batch.requests.insert(argument.clone(), Box::new(waiting));
                 batch.order.push(argument);
             }
+        }
+        let mut unwanted = None;
+        if batch.order.len() >= config.max_batch {
+            unwanted = Some(batch.take_unwanted());
         }
         if batch.order.len() >= config.max_batch {
             let full = std::mem::take(&mut *batch);
@@ -160,7 +164,10 @@ where
             if let Some(place) = place {
                 shared.set_alarm(&slot, number, place, context);
             }
+        } else {
+            drop(batch);
         }
+        discard(unwanted);
         answer
     }
 }
@@ -229,13 +236,8 @@ where
         if let Some(alarm) = batch.alarm.take() {
             self.command.alarms().cancel(alarm);
         }
-        // Arguments whose callers all cancelled are left out.
-        batch.requests.retain(|_, waiting| waiting.is_wanted());
-        let wanted = batch
-            .order
-            .iter()
-            .filter(|a| batch.requests.contains_key(a));
-        let arguments: Vec<A> = wanted.cloned().collect();
+        discard(batch.take_unwanted());
+        let arguments = std::mem::take(&mut batch.order);
         if arguments.is_empty() {
             return;
         }

@@ -146,6 +146,25 @@ fn a_caller_that_has_left_is_not_part_of_the_batch() {
 }
 
 #[test]
+fn requests_that_were_cancelled_are_no_duplicates_and_fill_no_batch() {
+    let (_clock, _command, batches, collapser) = doubler(CollapserConfig {
+        share_equal: false,
+        max_batch: 3,
+        ..global()
+    });
+    let leave = |n| assert!(collapser.submit(n).cancel());
+    (0..3).for_each(|_| leave(5));
+    let stays = collapser.submit(5);
+    let twice = collapser.submit(5).wait().unwrap_err();
+    assert_eq!(twice.failure(), Some(CollapserError::Duplicate));
+    (6..20).for_each(leave);
+    let others = [20, 21].map(|n| collapser.submit(n));
+    assert_eq!(*batches.lock().unwrap(), [[5, 20, 21]]);
+    assert_eq!(stays.wait().unwrap(), 10);
+    assert_eq!(others.map(|answer| answer.wait().unwrap()), [40, 42]);
+}
+
+#[test]
 fn a_batch_is_split_into_shards() {
     let (clock, command, batches, collapser) = doubler(global());
     let collapser = collapser.shards(|numbers| {
