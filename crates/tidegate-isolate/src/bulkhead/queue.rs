@@ -5,7 +5,8 @@
 //! * *Last in, first out under overload*: while a queue persists, only the newest caller's result
 //!   still matters.
 //! * *CoDel*: if the shortest wait of an interval was above the target, a queue persists, and calls
-//!   that have waited for more than twice the target are turned away.
+//!   that have waited for more than twice the target are turned away. The wait that counts is that of the
+//!   oldest entry, each time that an entry may be served.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -55,9 +56,9 @@ impl QueueDiscipline {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<T> {
     /// Serve this entry.
-    Serve(WaitEntry<T>),
+    Serve(T),
     /// This entry waited too long: turn it away and call `pop` again.
-    TurnAway(WaitEntry<T>),
+    TurnAway(T),
 }
 
 /// Waiting entries, each with an id by which it can be removed.
@@ -76,11 +77,11 @@ pub(crate) struct WaitQueue<T> {
 }
 
 /// A waiting entry.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct WaitEntry<T> {
+#[derive(Debug)]
+struct WaitEntry<T> {
     id: u64,
     since: u64,
-    pub(crate) what: T,
+    what: T,
 }
 
 impl<T> WaitQueue<T> {
@@ -110,9 +111,7 @@ impl<T> WaitQueue<T> {
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<T> {
         let at = self.entries.iter().position(|entry| entry.id == id)?;
-        let entry = self.entries.remove(at)?;
-        self.note_empty();
-        Some(entry.what)
+        self.take(at)
     }
 
     /// Removes and returns all entries, in the order in which they were added.
@@ -122,39 +121,47 @@ impl<T> WaitQueue<T> {
         all
     }
 
+    /// Removes and returns the next entry.
     pub(crate) fn pop(&mut self, now: u64) -> Option<Next<T>> {
-        let entry = match self.discipline {
-            QueueDiscipline::LifoUnderOverload { after } => {
-                let since = self.standing_since.unwrap_or(now);
-                if now.saturating_sub(since) > as_nanos(after) {
-                    self.entries.pop_back()
-                } else {
-                    self.entries.pop_front()
-                }
-            }
-            _ => self.entries.pop_front(),
-        }?;
-        self.note_empty();
-        let waited = now.saturating_sub(entry.since);
-        let rejects = match self.discipline {
-            QueueDiscipline::Codel { target, interval } => {
-                self.note_wait(now, waited, as_nanos(target), as_nanos(interval));
-                self.overloaded && waited > as_nanos(target).saturating_mul(2)
-            }
-            _ => false,
-        };
-        Some(if rejects {
-            Next::TurnAway(entry)
-        } else {
-            Next::Serve(entry)
-        })
+        let late = self.pop_late(now).map(Next::TurnAway);
+        late.or_else(|| self.pop_if(now, |_| true).map(Next::Serve))
     }
 
-    /// Puts back an entry that could not be served after all, at its old position.
-    pub(crate) fn put_back(&mut self, entry: WaitEntry<T>) {
-        self.standing_since.get_or_insert(entry.since);
-        let at = self.entries.partition_point(|other| other.id < entry.id);
-        self.entries.insert(at, entry);
+    /// Removes and returns the oldest entry if it has waited too long. Called before each `pop_if`.
+    pub(crate) fn pop_late(&mut self, now: u64) -> Option<T> {
+        let QueueDiscipline::Codel { target, interval } = self.discipline else {
+            return None;
+        };
+        let waited = now.saturating_sub(self.entries.front()?.since);
+        self.note_wait(now, waited, as_nanos(target), as_nanos(interval));
+        let is_late = self.overloaded && waited > as_nanos(target).saturating_mul(2);
+        is_late.then(|| self.take(0)).flatten()
+    }
+
+    /// Removes and returns the next entry of those that `can_serve` accepts. All others keep their
+    /// places.
+    pub(crate) fn pop_if(&mut self, now: u64, mut can_serve: impl FnMut(&T) -> bool) -> Option<T> {
+        let can_serve = |entry: &WaitEntry<T>| can_serve(&entry.what);
+        let at = match self.is_reversed(now) {
+            true => self.entries.iter().rposition(can_serve),
+            false => self.entries.iter().position(can_serve),
+        };
+        self.take(at?)
+    }
+
+    /// Returns `true` if the newest entry is the next one.
+    fn is_reversed(&self, now: u64) -> bool {
+        let QueueDiscipline::LifoUnderOverload { after } = self.discipline else {
+            return false;
+        };
+        let since = self.standing_since.unwrap_or(now);
+        now.saturating_sub(since) > as_nanos(after)
+    }
+
+    fn take(&mut self, at: usize) -> Option<T> {
+        let entry = self.entries.remove(at)?;
+        self.note_empty();
+        Some(entry.what)
     }
 
     /// Removes and returns the newest of the entries with the lowest rank, if that rank is below
@@ -170,9 +177,11 @@ impl<T> WaitQueue<T> {
         }
         let newest = |entry: &WaitEntry<T>| rank_of(&entry.what) == least;
         let at = self.entries.iter().rposition(newest)?;
-        let entry = self.entries.remove(at)?;
-        self.note_empty();
-        Some(entry.what)
+        self.take(at)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().map(|entry| &entry.what)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -196,7 +205,11 @@ impl<T> WaitQueue<T> {
 
     fn note_wait(&mut self, now: u64, waited: u64, target: u64, interval: u64) {
         if now >= self.interval_end {
-            self.overloaded = self.shortest != u64::MAX && self.shortest > target;
+            // After a rest of an interval, those before it say nothing about this queue.
+            let rest = self.standing_since.unwrap_or(now);
+            let rest = rest.saturating_sub(self.interval_end);
+            let is_known = rest < interval && self.shortest != u64::MAX;
+            self.overloaded = is_known && self.shortest > target;
             self.interval_end = now.saturating_add(interval);
             self.shortest = waited;
         } else {
@@ -215,7 +228,7 @@ mod tests {
 
     fn serve(queue: &mut WaitQueue<u32>, now: u64) -> Option<u32> {
         match queue.pop(now)? {
-            Next::Serve(entry) => Some(entry.what),
+            Next::Serve(entry) => Some(entry),
             Next::TurnAway(_) => None,
         }
     }
@@ -270,7 +283,7 @@ mod tests {
         let Some(Next::TurnAway(entry)) = queue.pop(151 * MS) else {
             panic!("it waited for 11 ms");
         };
-        assert_eq!(entry.what, 3);
+        assert_eq!(entry, 3);
         assert_eq!(
             serve(&mut queue, 154 * MS),
             Some(4),
@@ -293,15 +306,67 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_back_keeps_its_place() {
-        let mut queue = WaitQueue::new(QueueDiscipline::Fifo);
-        for n in 0..3 {
-            queue.push(0, n);
+    fn entries_that_cannot_be_served_keep_their_places_and_the_time_of_the_queue() {
+        let after = Duration::from_millis(5);
+        for (discipline, now, order) in [
+            (QueueDiscipline::Fifo, 6, [1, 3, 0, 2]),
+            (
+                QueueDiscipline::LifoUnderOverload { after },
+                5,
+                [1, 3, 0, 2],
+            ),
+            (
+                QueueDiscipline::LifoUnderOverload { after },
+                6,
+                [3, 1, 2, 0],
+            ),
+        ] {
+            let mut queue = WaitQueue::new(discipline);
+            (0..4).for_each(|n| _ = queue.push(u64::from(n) * MS, n));
+            let now = now * MS;
+            assert_eq!(queue.pop_if(now, |_| false), None);
+            let mut odd = || queue.pop_if(now, |n| n % 2 == 1);
+            let served = [odd(), odd(), serve(&mut queue, now), serve(&mut queue, now)];
+            assert_eq!(served, order.map(Some), "{discipline:?} at {now}");
         }
-        let Some(Next::Serve(first)) = queue.pop(1) else {
-            panic!("three wait");
-        };
-        queue.put_back(first);
-        assert_eq!(serve(&mut queue, 1), Some(0));
+    }
+
+    #[test]
+    fn codel_judges_the_oldest_entry_even_if_it_cannot_be_served() {
+        let mut queue = WaitQueue::new(QueueDiscipline::codel());
+        (0..3).for_each(|n| _ = queue.push(n * 60 * MS, n));
+        let mut turned_away = Vec::new();
+        for now in [121, 160, 240, 320] {
+            // A newer entry, which has not waited, is looked at each time.
+            queue.push(now * MS, now);
+            while let Some(late) = queue.pop_late(now * MS) {
+                turned_away.push((now, late));
+            }
+        }
+        let expected = [
+            (240, 0),
+            (240, 1),
+            (240, 2),
+            (240, 121),
+            (240, 160),
+            (320, 240),
+        ];
+        assert_eq!(turned_away, expected);
+    }
+
+    #[test]
+    fn codel_forgets_an_overload_of_before_a_rest() {
+        for (rest, turned_away) in [(60, true), (120, false), (3_600_000, false)] {
+            let mut queue = WaitQueue::new(QueueDiscipline::codel());
+            queue.push(0, 1);
+            assert_eq!(
+                serve(&mut queue, 50 * MS),
+                Some(1),
+                "the interval ends at 150"
+            );
+            let now = (150 + rest) * MS;
+            queue.push(now - 20 * MS, 2);
+            assert_eq!(serve(&mut queue, now).is_none(), turned_away, "{rest}");
+        }
     }
 }

@@ -28,7 +28,7 @@ use super::sampler::Sampler;
 use super::wait_graph::{self, GateId, Holding};
 use super::waiter::{CLOSED, GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
 use crate::bulkhead::partition::{Criticality, Partitions};
-use crate::bulkhead::queue::{Next, WaitQueue};
+use crate::bulkhead::queue::WaitQueue;
 use crate::error::{Rejection, contain};
 use crate::key::Key;
 use crate::lock::lock;
@@ -379,39 +379,34 @@ impl Gate {
 
     /// Hands free permits to waiters in the order of the discipline; returns the waiters to wake.
     fn decide(&self, now: u64) -> Vec<Arc<Waiter>> {
-        let (mut decided, mut passed_over) = (Vec::new(), Vec::new());
         let mut queue = lock(&self.queue);
-        while let Some(next) = queue.pop(now) {
-            match next {
-                Next::TurnAway(entry) => {
-                    let _ = entry.what.decide(TURNED_AWAY);
-                    decided.push(entry.what);
-                }
-                Next::Serve(entry) => match self.try_enter(entry.what.criticality) {
-                    Some(permit) => {
-                        // If the waiter has left in the meantime, the permit is free for the next
-                        // one.
-                        if entry.what.decide(SERVED).is_ok() {
-                            permit.forget();
-                        }
-                        decided.push(entry.what);
-                    }
-                    // A reserved permit may be available to a more critical waiter behind this one.
-                    None => {
-                        let is_last = self.ceiling(entry.what.criticality) >= self.permits.limit();
-                        passed_over.push(entry);
-                        if is_last {
-                            break;
-                        }
-                    }
-                },
-            }
+        std::iter::from_fn(|| self.decide_next(&mut queue, now)).collect()
+    }
+
+    /// Turns away the oldest waiter, or hands a free permit to the next one that may have it: a reserved
+    /// permit may be available to a more critical waiter behind the first.
+    fn decide_next(&self, queue: &mut WaitQueue<Arc<Waiter>>, now: u64) -> Option<Arc<Waiter>> {
+        if let Some(late) = queue.pop_late(now) {
+            let _ = late.decide(TURNED_AWAY);
+            return Some(late);
         }
-        for entry in passed_over {
-            queue.put_back(entry);
+        // Without a permit for any call, no waiter is searched for.
+        if self
+            .permits
+            .is_full_below(self.ceiling(Criticality::Critical))
+        {
+            return None;
         }
-        drop(queue);
-        decided
+        let mut permit = None;
+        let next = queue.pop_if(now, |waiter| {
+            permit = self.try_enter(waiter.criticality);
+            permit.is_some()
+        })?;
+        // If the waiter has left in the meantime, the permit is free for the next one.
+        if next.decide(SERVED).is_ok() {
+            permit.into_iter().for_each(PermitRef::forget);
+        }
+        Some(next)
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
+use tidegate_core::permits::PermitRef;
 use tidegate_core::{Clock, ManualClock};
 
 use super::*;
-use crate::{Criticality, Partitions, Rejection};
+use crate::{Criticality, Partitions, QueueDiscipline, Rejection};
 
 fn waiting(limit: usize) -> PermitConfig {
     PermitConfig {
@@ -84,6 +85,57 @@ fn a_reserved_permit_goes_to_a_waiter_that_may_have_it() {
     assert!(served(&third).is_some_and(|permit| permit.is_ok()));
     gate.give_up(&first);
     assert_eq!(gate.waiting(), 0);
+}
+
+/// Passes one permit around: a call comes each 5 ms, and one ends each 20 ms. Returns when each call that
+/// waited has ended its wait, and whether it was served.
+fn pass_around(gate: &Gate) -> Vec<(u64, u64, bool)> {
+    let (mut waiting, mut ended) = (Vec::new(), Vec::new());
+    let first = gate.try_enter(Criticality::Normal);
+    first.expect("it is free").forget();
+    for call in 0..90 {
+        let now = call * 5_000_000;
+        let place = gate.enqueue_waiter(now, Criticality::Normal, u64::MAX, Waker::noop());
+        waiting.push((call, place.expect("there is room")));
+        if call % 4 == 3 {
+            gate.give_back(|| now);
+        }
+        waiting.retain(|(number, place)| {
+            let outcome = gate.poll_waiter(place, now, Waker::noop());
+            let Some(outcome) = outcome else { return true };
+            ended.push((now, *number, outcome.map(PermitRef::forget).is_ok()));
+            false
+        });
+    }
+    ended
+}
+
+#[test]
+fn a_discipline_does_the_same_with_reserved_permits() {
+    let after = Duration::from_millis(5);
+    let critical = Partitions {
+        critical: 0.5,
+        ..Partitions::default()
+    };
+    for (discipline, turns_away) in [
+        (QueueDiscipline::Fifo, false),
+        (QueueDiscipline::LifoUnderOverload { after }, false),
+        (QueueDiscipline::codel(), true),
+    ] {
+        let [plain, reserved] = [(1, Partitions::default()), (2, critical)].map(|parts| {
+            let (limit, partitions) = parts;
+            pass_around(&Gate::new(&PermitConfig {
+                limit,
+                max_wait: Duration::from_secs(9),
+                discipline,
+                partitions,
+                ..PermitConfig::default()
+            }))
+        });
+        assert_eq!(plain, reserved, "{discipline:?}");
+        let turned_away = plain.iter().any(|(.., served)| !served);
+        assert_eq!(turned_away, turns_away, "{discipline:?}");
+    }
 }
 
 #[test]

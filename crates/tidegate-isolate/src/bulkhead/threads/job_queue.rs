@@ -80,8 +80,8 @@ impl JobQueue for ByDiscipline {
             false => 0,
         };
         Some(match self.queue.pop(now)? {
-            Next::Serve(entry) => Popped::Run(entry.what),
-            Next::TurnAway(entry) => Popped::Shed(entry.what),
+            Next::Serve(job) => Popped::Run(job),
+            Next::TurnAway(job) => Popped::Shed(job),
         })
     }
 
