@@ -88,10 +88,6 @@ impl Flight {
 
     fn admitted(&self, attempt: u32, admitted: Result<Entry, CommandError<Infallible>>) {
         let problem = match admitted {
-            Ok(entry) if self.is_denied(&entry) => {
-                entry.abandon();
-                Reason::Breaker.into()
-            }
             Ok(entry) => return self.connect(attempt, entry, self.now()),
             Err(error) => Problem::from(&error),
         };
@@ -99,13 +95,6 @@ impl Flight {
         if is_wanted {
             self.give_up(problem);
         }
-    }
-
-    /// Returns `true` if the breaker has opened while the request waited in the queue.
-    fn is_denied(&self, entry: &Entry) -> bool {
-        let state = self.lock();
-        let has_waited = state.is_some_and(|state| matches!(state.stage, Stage::Queued(_)));
-        has_waited && !entry.is_probe() && self.proxy.command.is_denied()
     }
 
     /// Takes a server for the attempt, which was admitted at `now`, and a connection to it.

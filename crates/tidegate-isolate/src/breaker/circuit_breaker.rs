@@ -7,14 +7,14 @@ use std::time::Duration;
 use tidegate_core::OnUnhandled;
 use tidegate_core::internal::as_nanos;
 
-use super::config::{BreakerConfig, BreakerMode};
+use super::config::{BreakerConfig, BreakerMode, BreakerWindow};
 use super::core::Core;
-use super::health::Health;
-use super::state::OnTransition;
+use super::state::{BreakerState, OnTransition};
 use super::word::BreakerWord;
 use crate::error::ConfigError;
 use crate::key::Key;
 use crate::lock::lock;
+use crate::metrics::Counts;
 
 /// A circuit breaker in front of one dependency. Methods that depend on time receive it as an
 /// argument.
@@ -22,14 +22,12 @@ pub(crate) struct CircuitBreaker {
     pub(super) key: Key,
     pub(super) word: BreakerWord,
     pub(super) mode: AtomicU8,
-    pub(super) health: Health,
+    /// The window of time that is judged; `None` if the last calls are, which the lock protects.
+    pub(super) window: Option<Counts<3>>,
     /// The end of the sleep: an open breaker lets the first probe through after this nanosecond.
     pub(super) denied_until: AtomicU64,
     pub(super) slow_nanos: AtomicU64,
     counts_rejections: AtomicBool,
-    /// Minimum number of calls, error percentage and slow-call percentage, readable without the
-    /// lock.
-    pub(super) limits: [AtomicU64; 3],
     core: Mutex<Core>,
     pub(super) listeners: Vec<OnTransition>,
     /// Receives the panics of listeners.
@@ -53,11 +51,13 @@ impl CircuitBreaker {
             key: key.clone(),
             word: BreakerWord::default(),
             mode: AtomicU8::new(config.mode as u8),
-            health: Health::new(config.window),
+            window: match config.window {
+                BreakerWindow::Time(window) => Some(Counts::new(window)),
+                BreakerWindow::Count(_) => None,
+            },
             denied_until: AtomicU64::new(0),
             slow_nanos: AtomicU64::new(config.slow_call.map_or(u64::MAX, as_nanos)),
             counts_rejections: AtomicBool::new(config.count_rejections),
-            limits: limits(&config).map(AtomicU64::new),
             core: Mutex::new(Core::new(config)),
             listeners,
             unhandled,
@@ -89,7 +89,8 @@ impl CircuitBreaker {
         times.map(Duration::from_nanos)
     }
 
-    /// Replaces all settings at once. The window must stay the same.
+    /// Replaces all settings at once. The window must stay the same. Changes that follow from the new
+    /// settings are made by the next call, or by [`CircuitBreaker::catch_up`].
     ///
     /// # Errors
     ///
@@ -107,10 +108,10 @@ impl CircuitBreaker {
         self.slow_nanos.store(slow, Ordering::Relaxed);
         self.counts_rejections
             .store(config.count_rejections, Ordering::Relaxed);
-        for (limit, new) in self.limits.iter().zip(limits(&config)) {
-            limit.store(new, Ordering::Relaxed);
-        }
         core.config = config;
+        if self.word.get().state() == BreakerState::Open {
+            self.set_sleep(&core, core.since);
+        }
         Ok(())
     }
 
@@ -122,14 +123,6 @@ impl CircuitBreaker {
     pub(super) fn lock(&self) -> MutexGuard<'_, Core> {
         lock(&self.core)
     }
-}
-
-fn limits(config: &BreakerConfig) -> [u64; 3] {
-    [
-        u64::from(config.min_calls),
-        u64::from(config.error_percent),
-        u64::from(config.slow_percent),
-    ]
 }
 
 debug_fields!(CircuitBreaker, this =>

@@ -5,12 +5,14 @@ use std::time::Duration;
 use tidegate_core::internal::as_nanos;
 
 use super::config::BreakerConfig;
-use super::health::Reading;
+use super::health::{LastCalls, Reading};
 
 /// The fields that the breaker's lock protects.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) config: BreakerConfig,
+    /// The calls to judge, if the window is a number of calls.
+    pub(super) last: LastCalls,
     /// The number of the newest bucket when the windows were last judged. All windows that ended
     /// before this bucket are judged.
     pub(super) judged: u64,
@@ -30,6 +32,7 @@ pub(super) struct Core {
 impl Core {
     pub(super) fn new(config: BreakerConfig) -> Self {
         Self {
+            last: LastCalls::new(config.window),
             config,
             judged: 0,
             relapses: 0,
@@ -46,6 +49,12 @@ impl Core {
     pub(super) fn has_probe(&self) -> bool {
         let wanted = self.config.successes.saturating_sub(self.successes);
         self.probes_out < self.config.probes.min(wanted)
+    }
+
+    /// Returns `true` if enough probes have succeeded. A probe is not always the one that finds out:
+    /// the number may have been lowered.
+    pub(super) fn is_proven(&self) -> bool {
+        self.successes >= self.config.successes
     }
 
     pub(super) fn probes_are_late(&self, now: u64) -> bool {

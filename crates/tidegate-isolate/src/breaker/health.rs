@@ -1,9 +1,9 @@
-//! The call results that a breaker judges: those of the last seconds, or the last N calls.
+//! The call results that a breaker judges: those of the last N calls, and what is read from a window of
+//! time.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::collections::VecDeque;
 
 use super::config::BreakerWindow;
-use crate::metrics::Counts;
 
 /// The numbers of calls, failed calls and slow calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,56 +27,6 @@ impl Reading {
     }
 }
 
-#[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "the large one is the usual one, and a pointer to it would cost every call"
-)]
-pub(crate) enum Health {
-    Time(Counts<3>),
-    Count(Ring),
-}
-
-impl Health {
-    pub(crate) fn new(window: BreakerWindow) -> Self {
-        match window {
-            BreakerWindow::Time(window) => Self::Time(Counts::new(window)),
-            BreakerWindow::Count(calls) => Self::Count(Ring::new(calls)),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn add(&self, now: u64, error: bool, slow: bool) {
-        match self {
-            Self::Time(counts) => {
-                counts.add(now, 0);
-                if error {
-                    counts.add(now, 1);
-                }
-                if slow {
-                    counts.add(now, 2);
-                }
-            }
-            Self::Count(ring) => ring.add(error, slow),
-        }
-    }
-
-    pub(crate) fn restart(&self, now: u64) {
-        match self {
-            Self::Time(counts) => counts.restart(now),
-            Self::Count(ring) => ring.clear(),
-        }
-    }
-
-    /// Returns the counts of the window, including the open bucket.
-    pub(crate) fn reading(&self, now: u64) -> Reading {
-        match self {
-            Self::Time(counts) => reading(counts.rolling(now)),
-            Self::Count(ring) => ring.reading(),
-        }
-    }
-}
-
 pub(crate) fn reading([total, errors, slow]: [u64; 3]) -> Reading {
     Reading {
         total,
@@ -85,80 +35,72 @@ pub(crate) fn reading([total, errors, slow]: [u64; 3]) -> Reading {
     }
 }
 
-const USED: u8 = 1;
-const ERROR: u8 = 2;
-const SLOW: u8 = 4;
-
-/// The results of the last N calls. A thread that changes a slot also adds the difference to the
-/// sums, so the sums match the slots once no change is in progress.
+/// The results of the last calls. Protected by the lock of the breaker, so that a result, the sums and
+/// the judgement of one call are never mixed with those of another.
 #[derive(Debug)]
-pub(crate) struct Ring {
-    slots: Box<[AtomicU8]>,
-    next: AtomicUsize,
-    sums: [AtomicU64; 3],
+pub(super) struct LastCalls {
+    most: usize,
+    /// Whether each call failed, and whether it was slow; the oldest first.
+    calls: VecDeque<(bool, bool)>,
+    sums: Reading,
 }
 
-impl Ring {
-    fn new(calls: u32) -> Self {
+impl LastCalls {
+    /// Creates an empty window. Without a number of calls, the breaker judges a window of time.
+    pub(super) fn new(window: BreakerWindow) -> Self {
+        let most = match window {
+            BreakerWindow::Count(calls) => calls as usize,
+            BreakerWindow::Time(_) => 0,
+        };
         Self {
-            slots: (0..calls.max(1)).map(|_| AtomicU8::new(0)).collect(),
-            next: AtomicUsize::new(0),
-            sums: std::array::from_fn(|_| AtomicU64::new(0)),
+            most,
+            calls: VecDeque::with_capacity(most),
+            sums: Reading::default(),
         }
     }
 
-    fn add(&self, error: bool, slow: bool) {
-        let new = USED | if error { ERROR } else { 0 } | if slow { SLOW } else { 0 };
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len();
-        self.replace(at, new);
+    /// Adds a call, in place of the oldest one if there are enough. Returns the counts.
+    pub(super) fn add(&mut self, error: bool, slow: bool) -> Reading {
+        if self.calls.len() == self.most
+            && let Some((error, slow)) = self.calls.pop_front()
+        {
+            self.sums.total -= 1;
+            self.sums.errors -= u64::from(error);
+            self.sums.slow -= u64::from(slow);
+        }
+        self.calls.push_back((error, slow));
+        self.sums.total += 1;
+        self.sums.errors += u64::from(error);
+        self.sums.slow += u64::from(slow);
+        self.sums
     }
 
-    fn clear(&self) {
-        for at in 0..self.slots.len() {
-            self.replace(at, 0);
-        }
+    pub(super) fn clear(&mut self) {
+        self.calls.clear();
+        self.sums = Reading::default();
     }
 
-    fn reading(&self) -> Reading {
-        let sum = |at: usize| self.sums[at].load(Ordering::Relaxed);
-        // A sum may lag behind its slots for a moment, and may even wrap below zero, so it is
-        // bounded.
-        let total = sum(0).min(self.slots.len() as u64);
-        Reading {
-            total,
-            errors: sum(1).min(total),
-            slow: sum(2).min(total),
-        }
-    }
-
-    fn replace(&self, at: usize, new: u8) {
-        let old = self.slots[at].swap(new, Ordering::Relaxed);
-        for (sum, bit) in self.sums.iter().zip([USED, ERROR, SLOW]) {
-            match (old & bit != 0, new & bit != 0) {
-                (false, true) => sum.fetch_add(1, Ordering::Relaxed),
-                (true, false) => sum.fetch_sub(1, Ordering::Relaxed),
-                _ => 0,
-            };
-        }
+    #[cfg(test)]
+    pub(super) fn reading(&self) -> Reading {
+        self.sums
     }
 }
 
 #[cfg(test)]
 mod tests {
-    //! The ring holds the results of the last calls only.
+    //! The window holds the results of the last calls only.
 
     use super::*;
 
     #[test]
     fn only_the_last_calls_count() {
-        let ring = Ring::new(3);
-        for error in [true, true, false, false] {
-            ring.add(error, false);
+        let mut last = LastCalls::new(BreakerWindow::Count(3));
+        for (error, slow) in [(true, true), (true, false), (false, true), (false, false)] {
+            last.add(error, slow);
         }
-        let reading = ring.reading();
-        assert_eq!((reading.total, reading.errors), (3, 1));
-        ring.clear();
-        assert_eq!(ring.reading(), Reading::default());
+        assert_eq!(last.reading(), reading([3, 1, 1]));
+        last.clear();
+        assert_eq!(last.add(false, true), reading([1, 0, 1]));
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(crate) use self::state::OnTransition;
 pub(crate) use self::ticket::{BreakerOpenError, Settlement, Ticket};
 
 #[cfg(test)]
+mod live_tests;
+#[cfg(test)]
 mod model_tests;
 #[cfg(test)]
 mod tests;

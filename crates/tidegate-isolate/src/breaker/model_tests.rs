@@ -1,4 +1,5 @@
-//! Random calls: the breaker behaves like a naive one that keeps every call ever made.
+//! Random calls: the breaker behaves like a naive one that keeps every call ever made. Calls of several
+//! threads: it never opens on errors that did not happen.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -141,4 +142,30 @@ fn run(rng: &mut Rng, breaker: &CircuitBreaker, naive: &mut Naive) {
     for (pass, _) in out {
         pass.ignore(now);
     }
+}
+
+#[test]
+fn threads_together_show_no_error_that_did_not_happen() {
+    let breaker = breaker(BreakerConfig {
+        window: BreakerWindow::Count(2),
+        min_calls: 2,
+        error_percent: 100,
+        ..BreakerConfig::default()
+    });
+    let call = |fails: bool| {
+        let pass = breaker
+            .try_pass(0)
+            .expect("of two calls in a row, one succeeds");
+        match fails {
+            true => pass.failure(0, Duration::ZERO),
+            false => pass.success(0, Duration::ZERO),
+        }
+    };
+    std::thread::scope(|scope| {
+        // Only one thread fails, and only every other call.
+        for may_fail in [true, false, false] {
+            scope.spawn(move || (0..50_000).for_each(|n| call(may_fail && n % 2 == 0)));
+        }
+    });
+    assert_eq!(breaker.transitions(), [0; 4]);
 }

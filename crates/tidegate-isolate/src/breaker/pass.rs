@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use super::circuit_breaker::CircuitBreaker;
 use super::config::BreakerMode;
-use super::health::Health;
 use super::state::{BreakerState, BreakerTransition};
 use super::ticket::{BreakerOpenError, Settlement, Ticket};
+use crate::metrics::Counts;
 
 impl CircuitBreaker {
     /// Returns the current state.
@@ -23,18 +23,29 @@ impl CircuitBreaker {
         self.word.get().state()
     }
 
-    /// Returns `true` if ordinary calls are denied, because of the state or the mode.
+    /// Returns `true` if ordinary calls are denied, because of the state or the mode. Does not count
+    /// as a try.
     pub(crate) fn is_open(&self, now: u64) -> bool {
         match self.mode() {
             BreakerMode::ForcedOpen => true,
-            BreakerMode::ForcedClosed | BreakerMode::Disabled => false,
-            _ => self.state(now).is_open(),
+            BreakerMode::Normal => self.state(now).is_open(),
+            _ => false,
         }
     }
 
-    /// Returns `true` if a call that is no probe would be denied. Does not count as a try.
-    pub(crate) fn denies(&self, now: u64) -> bool {
-        self.mode() != BreakerMode::MetricsOnly && self.is_open(now)
+    /// Returns the denial of a call that has passed with this ticket and has waited since, if the
+    /// breaker has opened in the meantime. Makes no judgement that is due, so it calls no listener.
+    pub(crate) fn denial_since(&self, ticket: Ticket, now: u64) -> Option<BreakerOpenError> {
+        let word = self.word.get();
+        match (self.mode(), word.state()) {
+            (BreakerMode::ForcedOpen, _) => Some(BreakerOpenError { retry_after: None }),
+            (BreakerMode::Normal, state) if ticket.generation != word.number() => match state {
+                BreakerState::Open => Some(self.denial(now)),
+                BreakerState::HalfOpen => Some(BreakerOpenError { retry_after: None }),
+                BreakerState::Closed | BreakerState::Ramping => None,
+            },
+            _ => None,
+        }
     }
 
     #[inline]
@@ -72,12 +83,15 @@ impl CircuitBreaker {
     #[inline]
     pub(crate) fn settle(&self, ticket: Ticket, settlement: Settlement, now: u64, took_nanos: u64) {
         let counts = matches!(settlement, Settlement::Success | Settlement::Failure);
-        let is_judged = self.word.is_due(now) || matches!(self.health, Health::Count(_));
-        if ticket.is_probe || (counts && is_judged) {
+        if let Some(window) = &self.window
+            && counts
+            && !ticket.is_probe
+            && !self.word.is_due(now)
+        {
+            self.count(window, ticket, settlement, now, took_nanos);
+        } else if ticket.is_probe || counts {
             let changes = self.settle_quietly(ticket, settlement, now, took_nanos);
             self.call_listeners(&changes);
-        } else if counts {
-            self.count(ticket, settlement, now, took_nanos);
         }
     }
 
@@ -99,9 +113,12 @@ impl CircuitBreaker {
             if self.word.is_due(now) {
                 changes = self.judge_quietly(now);
             }
-            let is_counted = self.count(ticket, settlement, now, took_nanos);
-            if is_counted && matches!(self.health, Health::Count(_)) && self.looks_bad(now) {
-                changes.extend(self.judge_counts(now));
+            match &self.window {
+                Some(window) => self.count(window, ticket, settlement, now, took_nanos),
+                None => {
+                    let call = (settlement == Settlement::Failure, self.is_slow(took_nanos));
+                    changes.extend(self.judge_call(ticket, call, now));
+                }
             }
         }
         changes
@@ -110,23 +127,32 @@ impl CircuitBreaker {
     /// Counts the end of a call, if the phase lasts in which it passed. A judgement that is due was
     /// made, because it may end the phase.
     #[inline]
-    fn count(&self, ticket: Ticket, settlement: Settlement, now: u64, took_nanos: u64) -> bool {
-        let is_current = ticket.generation == self.word.get().number();
-        if is_current {
-            let slow = took_nanos > self.slow_nanos.load(Ordering::Relaxed);
-            self.health
-                .add(now, settlement == Settlement::Failure, slow);
+    fn count(
+        &self,
+        window: &Counts<3>,
+        ticket: Ticket,
+        settlement: Settlement,
+        now: u64,
+        took_nanos: u64,
+    ) {
+        if ticket.generation != self.word.get().number() {
+            return;
         }
-        is_current
+        window.add(now, 0);
+        if settlement == Settlement::Failure {
+            window.add(now, 1);
+        }
+        if self.is_slow(took_nanos) {
+            window.add(now, 2);
+        }
     }
 
-    fn looks_bad(&self, now: u64) -> bool {
-        let [calls, errors, slow] =
-            std::array::from_fn(|at| self.limits[at].load(Ordering::Relaxed));
-        self.health.reading(now).is_bad(calls, errors, slow)
+    #[inline]
+    pub(super) fn is_slow(&self, took_nanos: u64) -> bool {
+        took_nanos > self.slow_nanos.load(Ordering::Relaxed)
     }
 
-    fn judge_if_due(&self, now: u64) {
+    pub(crate) fn judge_if_due(&self, now: u64) {
         if self.word.is_due(now) {
             self.judge(now);
         }

@@ -38,7 +38,9 @@ impl CircuitBreaker {
 
     /// Returns the calls of the window, and how many failed and were slow.
     fn counts(&self, now: u64) -> (u64, u64, u64) {
-        let reading = self.health.reading(now);
+        let time = self.window.as_ref();
+        let time = time.map(|window| health::reading(window.rolling(now)));
+        let reading = time.unwrap_or_else(|| self.lock().last.reading());
         (reading.total, reading.errors, reading.slow)
     }
 }
@@ -86,12 +88,12 @@ impl Drop for Pass<'_> {
     }
 }
 
-fn fail(breaker: &CircuitBreaker, now: u64) {
+pub(super) fn fail(breaker: &CircuitBreaker, now: u64) {
     let pass = breaker.try_pass(now).expect("it lets calls through");
     pass.failure(now, Duration::ZERO);
 }
 
-fn succeed(breaker: &CircuitBreaker, now: u64) {
+pub(super) fn succeed(breaker: &CircuitBreaker, now: u64) {
     let pass = breaker.try_pass(now).expect("it lets calls through");
     pass.success(now, Duration::ZERO);
 }
@@ -393,14 +395,9 @@ fn changes_are_reported_in_order_with_their_time() {
     ];
     assert_eq!(*notified.lock().unwrap(), expected);
     let times = breaker.time_in_states(10 + SLEEP);
-    assert_eq!(
-        times[BreakerState::Open as usize],
-        Duration::from_nanos(SLEEP + 1)
-    );
-    assert_eq!(
-        times[BreakerState::Closed as usize],
-        Duration::from_nanos(9)
-    );
+    let time = |state: BreakerState| times[state as usize].as_nanos() as u64;
+    assert_eq!(time(BreakerState::Open), SLEEP + 1);
+    assert_eq!(time(BreakerState::Closed), 9);
 }
 
 #[test]

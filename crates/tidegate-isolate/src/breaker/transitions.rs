@@ -12,7 +12,7 @@ use tidegate_core::internal::{as_nanos, trace};
 
 use super::circuit_breaker::CircuitBreaker;
 use super::core::Core;
-use super::health::{self, Health};
+use super::health;
 use super::state::{BreakerState, BreakerTransition};
 use super::ticket::{BreakerOpenError, Settlement, Ticket};
 use crate::error::contain;
@@ -30,7 +30,7 @@ impl CircuitBreaker {
     /// Judges like `judge`, and leaves it to the caller to call the listeners.
     pub(super) fn judge_quietly(&self, now: u64) -> Vec<BreakerTransition> {
         let mut changes = Vec::new();
-        let Health::Time(counts) = &self.health else {
+        let Some(counts) = &self.window else {
             let core = self.lock();
             self.word.judge(u64::MAX, || ());
             drop(core);
@@ -71,12 +71,23 @@ impl CircuitBreaker {
         }
     }
 
-    /// Judges the last calls. Called after each call. The caller calls the listeners.
-    pub(super) fn judge_counts(&self, now: u64) -> Option<BreakerTransition> {
+    /// Adds a call to the last calls and judges them, if the phase lasts in which the call passed. The
+    /// caller calls the listeners.
+    pub(super) fn judge_call(
+        &self,
+        ticket: Ticket,
+        (error, slow): (bool, bool),
+        now: u64,
+    ) -> Option<BreakerTransition> {
         let mut core = self.lock();
-        let state = self.word.get().state();
+        let word = self.word.get();
+        if ticket.generation != word.number() {
+            return None;
+        }
+        let reading = core.last.add(error, slow);
+        let state = word.state();
         let judged = matches!(state, BreakerState::Closed | BreakerState::Ramping);
-        let is_bad = judged && core.is_bad(self.health.reading(now));
+        let is_bad = judged && core.is_bad(reading);
         is_bad.then(|| self.open(&mut core, now, state == BreakerState::Ramping))
     }
 
@@ -109,6 +120,10 @@ impl CircuitBreaker {
                 changes.push(self.go(core, BreakerState::HalfOpen, now));
                 (core.probes_out, core.successes) = (0, 0);
                 Ok(self.probe(core))
+            }
+            BreakerState::HalfOpen if core.is_proven() => {
+                changes.push(self.close(core, now));
+                self.decide(core, now, changes)
             }
             BreakerState::HalfOpen if core.probes_are_late(now) => {
                 changes.push(self.open(core, now, true));
@@ -148,12 +163,11 @@ impl CircuitBreaker {
             return None;
         }
         core.probes_out -= 1;
-        let slow = took > self.slow_nanos.load(Ordering::Relaxed);
         match settlement {
             Settlement::Ignored => None,
-            Settlement::Success if !slow => {
+            Settlement::Success if !self.is_slow(took) => {
                 core.successes += 1;
-                (core.successes >= core.config.successes).then(|| self.close(&mut core, now))
+                core.is_proven().then(|| self.close(&mut core, now))
             }
             _ => Some(self.open(&mut core, now, true)),
         }
@@ -174,15 +188,33 @@ impl CircuitBreaker {
         }
     }
 
-    fn denial(&self, now: u64) -> BreakerOpenError {
+    pub(super) fn denial(&self, now: u64) -> BreakerOpenError {
         denial(now, self.denied_until.load(Ordering::Relaxed))
     }
 
     fn open(&self, core: &mut Core, at: u64, is_relapse: bool) -> BreakerTransition {
         core.relapses = if is_relapse { core.relapses + 1 } else { 0 };
-        let until = at.saturating_add(core.sleep_nanos());
-        self.denied_until.store(until, Ordering::Relaxed);
+        self.set_sleep(core, at);
         self.go(core, BreakerState::Open, at)
+    }
+
+    /// Sets the end of the sleep of a breaker that has been open since `since`.
+    pub(super) fn set_sleep(&self, core: &Core, since: u64) {
+        let until = since.saturating_add(core.sleep_nanos());
+        self.denied_until.store(until, Ordering::Relaxed);
+    }
+
+    /// Makes the changes that follow from new settings alone: closes a half-open breaker of which fewer
+    /// successes are required now, and a ramping one whose ramp is shorter now. Calls the listeners.
+    pub(crate) fn catch_up(&self, now: u64) {
+        let mut changes = Vec::new();
+        let mut core = self.lock();
+        if self.word.get().state() == BreakerState::HalfOpen && core.is_proven() {
+            changes.push(self.close(&mut core, now));
+        }
+        drop(core);
+        changes.extend(self.end_ramp(now));
+        self.call_listeners(&changes);
     }
 
     /// Closes the breaker and forgets what it has counted, as if it were new. Its mode stays: a
@@ -207,8 +239,9 @@ impl CircuitBreaker {
 
     /// Empties the window, and marks the windows that ended before as judged.
     fn restart(&self, core: &mut Core, now: u64) {
-        self.health.restart(now);
-        if let Health::Time(counts) = &self.health {
+        core.last.clear();
+        if let Some(counts) = &self.window {
+            counts.restart(now);
             core.judged = core.judged.max(counts.bucket_of(now));
         }
         core.ramp_calls = 0;

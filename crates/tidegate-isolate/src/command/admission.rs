@@ -1,9 +1,10 @@
 //! How a call is admitted, however its work runs: what may reject it, and what an admitted call
 //! holds.
 //!
-//! The order is the same for all calls: hooks, the kind of bulkhead, the rate limit, the breaker,
-//! the permits, the deadline. The functions of [`State`] depend on the key and not on the types of
-//! a command, so they exist once. How a call ends is in `ending`.
+//! The order is the same for all calls: hooks, the kind of bulkhead, the breaker, the rate limit,
+//! the permits, the deadline. A call that has waited for a permit is checked by the breaker once more.
+//! The functions of [`State`] depend on the key and not on the types of a command, so they exist once.
+//! How a call ends is in `ending`.
 
 use std::sync::Arc;
 
@@ -104,13 +105,18 @@ impl State {
         }
     }
 
-    /// Checks what comes before the permits: hooks, the kind of bulkhead, the rate limit, the
-    /// breaker.
+    /// Checks what comes before the permits: hooks, the kind of bulkhead, the breaker, the rate
+    /// limit.
     #[inline(always)]
     pub(super) fn pass(&self, flags: u32, start: u64) -> Result<Ticket, Denied> {
         if flags & (WATCHED | RATED | THREADS) != 0 {
-            self.pass_watched(flags, start)?;
+            return self.pass_watched(flags, start);
         }
+        self.pass_breaker(flags, start)
+    }
+
+    #[inline(always)]
+    fn pass_breaker(&self, flags: u32, start: u64) -> Result<Ticket, Denied> {
         if flags & BREAKS == 0 {
             return Ok(Ticket::UNCOUNTED);
         }
@@ -118,13 +124,35 @@ impl State {
     }
 
     #[cold]
-    fn pass_watched(&self, flags: u32, start: u64) -> Result<(), Denied> {
+    fn pass_watched(&self, flags: u32, start: u64) -> Result<Ticket, Denied> {
         self.hook(CallStage::Start).map_err(Denied::Hook)?;
         if flags & THREADS != 0 {
             return Err(Denied::Early(Rejection::InPlace));
         }
+        let ticket = self.pass_breaker(flags, start)?;
+        // After the breaker, so that a call that is short-circuited uses no token.
         let rated = self.rate.try_take(start);
-        rated.map_err(|after| Denied::Early(Rejection::Rate(after)))
+        rated.map_err(|after| Denied::Refused(Rejection::Rate(after), ticket))?;
+        Ok(ticket)
+    }
+
+    /// Checks a call that received a permit after a wait: it gives the permit back if the breaker has
+    /// opened since the call passed with this ticket. Calls listeners of the breaker.
+    pub(super) fn pass_again(&self, ticket: Ticket, now: u64) -> Result<(), Denied> {
+        self.breaker.judge_if_due(now);
+        let denied = self.denied_since(ticket, now);
+        denied.inspect_err(|_| self.release(now))
+    }
+
+    /// Denies a call that has waited since it passed with this ticket, if the breaker has opened in the
+    /// meantime. Calls no listener.
+    pub(super) fn denied_since(&self, ticket: Ticket, now: u64) -> Result<(), Denied> {
+        let Some(open) = self.breaker.denial_since(ticket, now) else {
+            return Ok(());
+        };
+        // A probe that is denied because the breaker was forced open frees its slot.
+        self.breaker.settle(ticket, Settlement::Ignored, now, 0);
+        Err(Denied::Open(open))
     }
 
     /// Starts the timeout of a call that has its permit, and counts the call as active.
@@ -177,13 +205,21 @@ impl State {
         };
         let deadline = start.saturating_add(terms.timeout);
         let clock = self.alarms.clock().clock();
-        match self.gate.wait(clock, terms.criticality, deadline) {
-            Ok(permit) => {
-                permit.forget();
-                Ok(self.begin(flags, ticket, (start, self.now()), terms.timeout))
-            }
-            Err(refused) => Err(Denied::Refused(refused, ticket)),
+        let mut passes = Ok(());
+        let may_wait = || {
+            passes = self.denied_since(ticket, self.now());
+            passes.is_ok()
+        };
+        let waited = self.gate.wait(clock, terms.criticality, deadline, may_wait);
+        let waited = waited.map(|permit| permit.forget());
+        let now = self.now();
+        if passes.is_err() && waited.is_ok() {
+            self.release(now);
         }
+        passes?;
+        waited.map_err(|refused| Denied::Refused(refused, ticket))?;
+        self.pass_again(ticket, now)?;
+        Ok(self.begin(flags, ticket, (start, now), terms.timeout))
     }
 
     /// Reports a call that was not admitted to the breaker.

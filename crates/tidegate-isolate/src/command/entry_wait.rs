@@ -151,7 +151,7 @@ enum Stage<E> {
     /// A permit was taken for the call.
     Served(Ticket),
     /// The wait ended without a permit.
-    Refused(Ticket, Rejection),
+    Denied(Denied),
     /// The call did not have to wait, and its executor has to be told.
     AtOnce(Result<Entry, CommandError<E>>),
 }
@@ -177,17 +177,14 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 // The waker is set when the wait is first checked.
                 match state.take_place(start, terms, Waker::noop()) {
                     Ok(place) => Stage::Waiting(ticket, place),
-                    Err(refused) => Stage::Refused(ticket, refused),
+                    Err(refused) => Stage::Denied(Denied::Refused(refused, ticket)),
                 }
             }
-            Err(denied) => Stage::AtOnce(Err(self.not_admitted(denied, (start, start), &options))),
+            Err(denied) => Stage::Denied(denied),
         };
         let answer = match stage {
             Stage::AtOnce(answer) => answer,
-            Stage::Refused(ticket, refused) => {
-                let denied = Denied::Refused(refused, ticket);
-                Err(self.not_admitted(denied, (start, start), &options))
-            }
+            Stage::Denied(denied) => Err(self.not_admitted(denied, (start, start), &options)),
             stage => {
                 let pending = Pending {
                     options,
@@ -292,9 +289,9 @@ impl<T: Send + 'static, E: Send + 'static, F: Then<E>> EntryWait<T, E, F> {
         };
         let (ticket, now) = (*ticket, state.now());
         let waker = Waker::from(Arc::new(WakeWait(Arc::clone(this) as Arc<dyn Waits>)));
-        let decided = match state.poll_place(place, now, &waker) {
+        let decided = match state.poll_place(place, ticket, now, &waker) {
             Some(Ok(())) => Stage::Served(ticket),
-            Some(Err(refused)) => Stage::Refused(ticket, refused),
+            Some(Err(denied)) => Stage::Denied(denied),
             None => return false,
         };
         let before = std::mem::replace(stage, decided);
@@ -321,18 +318,21 @@ impl<T: Send + 'static, E: Send + 'static, F: Then<E>> EntryWait<T, E, F> {
         let (now, flags) = (state.now(), state.flags());
         let denied = match stage {
             Stage::AtOnce(answer) => return shared.call_then(&options, then, answer),
-            Stage::Served(ticket) if now < self.deadline() => {
-                let times = (self.start, now);
-                let call = state.begin_as::<true>(flags, ticket, times, self.terms.timeout);
-                let answer = shared.entry_of(call, flags, &MaybeOptions(Some(&mut options)));
-                return shared.call_then(&options, then, answer);
-            }
+            Stage::Served(ticket) if now < self.deadline() => match state.pass_again(ticket, now) {
+                Ok(()) => {
+                    let times = (self.start, now);
+                    let call = state.begin_as::<true>(flags, ticket, times, self.terms.timeout);
+                    let answer = shared.entry_of(call, flags, &MaybeOptions(Some(&mut options)));
+                    return shared.call_then(&options, then, answer);
+                }
+                Err(denied) => denied,
+            },
             // The executor was busy until the deadline.
             Stage::Served(ticket) => {
                 state.release(now);
                 Denied::Refused(Rejection::Permits, ticket)
             }
-            Stage::Refused(ticket, refused) => Denied::Refused(refused, ticket),
+            Stage::Denied(denied) => denied,
             Stage::Waiting(..) => unreachable!("a call that waits is not taken"),
         };
         let error = shared.not_admitted(denied, (self.start, now), &options);
@@ -360,8 +360,8 @@ impl<T: Send + 'static, E: Send + 'static, F: Then<E>> EntryWait<T, E, F> {
         let state = self.state();
         let now = state.now();
         if let Stage::Waiting(ticket, _) | Stage::Served(ticket) = *stage {
-            let refused = Stage::Refused(ticket, Rejection::Permits);
-            match std::mem::replace(stage, refused) {
+            let refused = Denied::Refused(Rejection::Permits, ticket);
+            match std::mem::replace(stage, Stage::Denied(refused)) {
                 Stage::Waiting(_, place) => state.leave_place(place, now),
                 _ => state.release(now),
             }
@@ -379,10 +379,12 @@ impl<T: Send + 'static, E: Send + 'static, F: Then<E>> EntryWait<T, E, F> {
             Stage::AtOnce(Ok(entry)) if settlement == Settlement::Ignored => entry.abandon(),
             // An entry that is dropped counts as cancelled; a call that was denied is counted.
             Stage::AtOnce(answer) => drop(answer),
-            Stage::Waiting(ticket, ..) | Stage::Served(ticket) | Stage::Refused(ticket, _) => {
+            stage => {
                 let state = self.state();
                 let now = state.now();
-                state.breaker.settle(ticket, settlement, now, 0);
+                if let Some(ticket) = stage.ticket() {
+                    state.breaker.settle(ticket, settlement, now, 0);
+                }
                 let _ = state.hook(CallStage::Cancelled);
                 let record = CallRecord::until(self.start, now);
                 let _ = self.shared.failed(record, &mut options, Cause::Cancelled);
@@ -416,5 +418,14 @@ impl<T: Send + 'static, E: Send + 'static, F: Then<E>> Deliver for EntryWait<T, 
 impl<E> Stage<E> {
     fn is_decided(&self) -> bool {
         !matches!(self, Self::Waiting(..))
+    }
+
+    /// Returns the ticket of a call that was not settled.
+    fn ticket(&self) -> Option<Ticket> {
+        match *self {
+            Self::Waiting(ticket, _) | Self::Served(ticket) => Some(ticket),
+            Self::Denied(Denied::Refused(_, ticket)) => Some(ticket),
+            Self::Denied(_) | Self::AtOnce(_) => None,
+        }
     }
 }

@@ -64,14 +64,6 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         (nanos != u64::MAX).then(|| Duration::from_nanos(nanos))
     }
 
-    /// Returns `true` if the breaker denies calls now, other than its probes. For handlers whose calls
-    /// have waited: it may have opened since they were admitted to the queue.
-    #[doc(hidden)]
-    pub fn is_denied(&self) -> bool {
-        let state = &self.shared.state;
-        state.breaker.denies(state.now())
-    }
-
     /// Closes the breaker and forgets what it has counted, for example after a dependency was
     /// repaired. Its mode stays.
     ///

@@ -38,21 +38,25 @@ impl State {
         Ok(TimedPlace(place, alarm))
     }
 
-    /// Returns the result of the wait, a permit or a rejection, or `None` while the call waits.
+    /// Returns the result of the wait, a permit or a denial, or `None` while the call waits.
     pub(super) fn poll_place(
         &self,
         TimedPlace(place, _): &TimedPlace,
+        ticket: Ticket,
         now: u64,
         waker: &Waker,
-    ) -> Option<Result<(), Rejection>> {
-        match self.gate.poll_waiter(place, now, waker) {
-            // A closed timer would not end the wait at its time.
-            None if self.alarms.is_closed() => {
-                self.gate.give_up(place);
-                Some(Err(Rejection::Closed))
-            }
-            answer => answer.map(|served| served.map(|permit| permit.forget())),
+    ) -> Option<Result<(), Denied>> {
+        let refused = |refused| Denied::Refused(refused, ticket);
+        if let Some(answer) = self.gate.poll_waiter(place, now, waker) {
+            return Some(answer.map(|permit| permit.forget()).map_err(refused));
         }
+        // A closed timer would not end the wait at its time.
+        let denied = match self.alarms.is_closed() {
+            true => refused(Rejection::Closed),
+            false => self.denied_since(ticket, now).err()?,
+        };
+        self.gate.give_up(place);
+        Some(Err(denied))
     }
 
     /// Ends a wait that has its result: drops the place, and serves calls that wait. Runs wakers.
@@ -101,16 +105,16 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
     }
 
     /// Returns the result of the wait, or `None` while the call waits, and the time.
-    fn poll_permit(&mut self, waker: &Waker) -> (Option<Result<(), Rejection>>, u64) {
+    fn poll_permit(&mut self, ticket: Ticket, waker: &Waker) -> (Option<Result<(), Denied>>, u64) {
         let state = &*self.shared.state;
         if self.place.is_none() {
             match state.take_place(self.start, self.terms, waker) {
                 Ok(place) => self.place = Some(place),
-                Err(refused) => return (Some(Err(refused)), self.start),
+                Err(refused) => return (Some(Err(Denied::Refused(refused, ticket))), self.start),
             }
         }
         let (now, place) = (state.now(), self.place.as_ref());
-        let answer = place.and_then(|place| state.poll_place(place, now, waker));
+        let answer = place.and_then(|place| state.poll_place(place, ticket, now, waker));
         if answer.is_some()
             && let Some(place) = self.place.take()
         {
@@ -129,18 +133,15 @@ impl<T: Send + 'static, E: Send + 'static> Future for PermitWait<'_, T, E> {
         let Some(ticket) = this.ticket else {
             panic!("a future that waits for a permit must not be polled after it is ready");
         };
-        let (answer, now) = this.poll_permit(context.waker());
+        let (answer, now) = this.poll_permit(ticket, context.waker());
         let Some(answer) = answer else {
             return Poll::Pending;
         };
         this.ticket = None;
-        Poll::Ready(match answer {
-            Ok(()) => {
-                let (times, timeout) = ((this.start, now), this.terms.timeout);
-                Ok(state.begin(state.flags(), ticket, times, timeout))
-            }
-            Err(refused) => Err((Denied::Refused(refused, ticket), now)),
-        })
+        let (times, timeout) = ((this.start, now), this.terms.timeout);
+        let answer = answer.and_then(|()| state.pass_again(ticket, now));
+        let admit = |()| state.begin(state.flags(), ticket, times, timeout);
+        Poll::Ready(answer.map(admit).map_err(|denied| (denied, now)))
     }
 }
 

@@ -80,16 +80,24 @@ impl State {
     }
 
     /// Runs the user code that a change of settings causes: calls the listeners of new pools, starts
-    /// the threads of a pool that has grown, wakes callers that received a
-    /// permit, and reports a pool size without effect. Called with no lock held.
+    /// the threads of a pool that has grown, wakes callers that received a permit or whose breaker is
+    /// open now, calls the listeners of the breaker, and reports a pool size without effect. Called with
+    /// no lock held.
     pub(crate) fn after_change(&self) {
+        let now = self.now();
+        self.breaker.catch_up(now);
+        if self.gate.waiting() != 0 && self.breaker.is_open(now) {
+            let wake_all = self.gate.waker_of_all();
+            let wake = PlainTask::named("wakers of a bulkhead", wake_all);
+            self.alarms.run_aside(&self.aside, wake);
+        }
         if let Some(pool) = self.threads.get() {
             if !pool.is_announced.swap(true, Ordering::Relaxed) {
                 self.plugins.pool_added(&self.pool);
             }
             pool.pool().start_for_waiting();
         }
-        if let Some(woken) = self.gate.take_served_waiters(self.now()) {
+        if let Some(woken) = self.gate.take_served_waiters(now) {
             self.wake_aside(woken);
         }
         let warning = self.threads.get().and_then(|pool| pool.take_warning());

@@ -13,7 +13,7 @@ use tidegate_core::{CancelToken, Unhandled};
 
 use super::pools::{NoPool, PoolParts, PoolUser, Pools, RegisteredPool};
 use crate::alarm::{CallTimer, CallbackThreadsHandle};
-use crate::breaker::CircuitBreaker;
+use crate::breaker::{BreakerState, BreakerTransition, CircuitBreaker};
 use crate::bulkhead::{Bulkhead, Gate};
 use crate::config::CommandConfig;
 use crate::in_flight::Flight;
@@ -135,7 +135,17 @@ impl State {
             let made = pools.get_or_make(&pool, user, &config.pool, &code_settings, pool_parts)?;
             threads.get_or_init(|| made);
         }
-        let (listeners, unhandled) = (plugins.on_transition.clone(), plugins.unhandled.clone());
+        let gate = Gate::new(&config.permits)
+            .report_to(&key, &plugins.unhandled)
+            .move_to(&key, plugins.on_limit_move.clone());
+        let (mut listeners, unhandled) = (plugins.on_transition.clone(), plugins.unhandled.clone());
+        // Calls that wait for a permit leave when the breaker opens.
+        let wake_all = gate.waker_of_all();
+        listeners.push(Arc::new(move |change: &BreakerTransition| {
+            if change.to == BreakerState::Open {
+                wake_all();
+            }
+        }));
         let breaker = config.breaker.clone();
         let breaker = CircuitBreaker::new(&key, breaker, listeners, unhandled)?;
         let bucket = config.metrics.counts.bucket_nanos();
@@ -146,9 +156,7 @@ impl State {
             aside: alarms.aside(&key),
             ticks: CoarseClock::within(alarms.clock().clock(), late),
             breaker,
-            gate: Gate::new(&config.permits)
-                .report_to(&key, &plugins.unhandled)
-                .move_to(&key, plugins.on_limit_move.clone()),
+            gate,
             fallback_permits: Permits::new(config.fallback_permits),
             rate: config
                 .rate

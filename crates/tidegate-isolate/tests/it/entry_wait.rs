@@ -1,20 +1,21 @@
 //! Entries that wait for a permit, for handlers on an event loop.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::ManualClock;
+use tidegate_core::{ManualClock, Parker};
 use tidegate_isolate::{
-    BreakerState, Cause, CommandError, Criticality, Entry, Event, Isolation, Partitions,
-    PendingEntry, PermitConfig, QueueDiscipline, Rejection, RequestContext,
+    BreakerMode, BreakerState, Cause, CommandError, Criticality, Entry, Event, Isolation,
+    Partitions, PendingEntry, PermitConfig, QueueDiscipline, Rejection, RequestContext,
 };
 use tidegate_loop::{EventLoop, Quiet};
 use tidegate_testkit::{Counter, DropCount, until};
 
 use crate::steps::Steps;
 use crate::support::{
-    Builder, Numbers, SECOND, alone, builder, counted, isolated, made, pool_of, still, touchy,
-    waiting,
+    Builder, Numbers, SECOND, alone, builder, counted, failed, isolated, made, poll_by, poll_once,
+    pool_of, set, still, touchy, waiting,
 };
 
 type Admitted = Result<Entry, CommandError<&'static str>>;
@@ -358,6 +359,110 @@ fn a_probe_that_leaves_the_queue_opens_the_breaker_again_unless_it_is_abandoned(
     drop(next);
     assert_eq!(command.snapshot().breaker, BreakerState::Open);
     drop(holds);
+}
+
+/// Two permits, both of which are held, and a breaker that opens with the first failure.
+fn two_permits() -> (ManualClock, Isolation, Numbers, [Entry; 2]) {
+    let with = |c: Builder| c.permits(waiting(2, SECOND)).breaker(touchy()).no_timeout();
+    let (clock, isolation, command) = alone(with);
+    let held = [(); 2].map(|()| command.admit().unwrap());
+    (clock, isolation, command, held)
+}
+
+#[test]
+fn calls_that_wait_leave_when_the_breaker_opens() {
+    let (clock, _isolation, command, [fails, holds]) = two_permits();
+    let (home, received, parker) = (Steps::new(), Received::default(), Parker::new());
+    let pending = wait(&command, &home, &received, 1);
+    let mut future = pin!(command.run_async(|_| async { Ok(1) }));
+    assert!(poll_by(&parker, future.as_mut()).is_pending());
+    let is_denied = |error: CommandError<&'static str>| {
+        let rest = Some(SECOND * 5 + Duration::from_nanos(1));
+        assert_eq!(error.cause(), &Cause::ShortCircuited(rest));
+    };
+    std::thread::scope(|scope| {
+        let sleepers = clock.sleepers();
+        let blocked = scope.spawn(|| command.run(|_| Ok(1)));
+        clock.await_sleepers(sleepers + 1);
+        assert_eq!(command.snapshot().waiting, 3);
+        assert!(fails.verdict(false), "its permit is still held");
+        is_denied(blocked.join().unwrap().unwrap_err());
+    });
+    assert_eq!(home.run(), 1);
+    is_denied(received.take().remove(0).1.unwrap_err());
+    assert!(parker.is_notified());
+    is_denied(failed(
+        poll_by(&parker, future.as_mut()),
+        "the breaker is open",
+    ));
+    let snapshot = command.snapshot();
+    assert_eq!((snapshot.waiting, snapshot.active), (0, 2));
+    assert_eq!(snapshot.totals[Event::ShortCircuited], 3);
+    drop((pending, fails, holds));
+    assert_eq!(command.snapshot().active, 0);
+}
+
+#[test]
+fn a_permit_on_its_way_goes_back_when_the_breaker_opens() {
+    let (_clock, _isolation, command, [fails, ends]) = two_permits();
+    let (home, received) = (Steps::new(), Received::default());
+    let pending = wait(&command, &home, &received, 1);
+    let mut future = pin!(command.run_async(|_| async { Ok(1) }));
+    assert!(poll_once(future.as_mut()).is_pending());
+    assert!(ends.verdict(true));
+    drop(ends);
+    assert_eq!(home.received(), 1, "the permit is on its way");
+    assert!(fails.verdict(false));
+    drop(fails);
+    assert_eq!(command.snapshot().active, 2, "both are");
+    assert_eq!(home.run(), 1);
+    assert!(matches!(received.cause(), Cause::ShortCircuited(Some(_))));
+    let error = failed(poll_once(future.as_mut()), "the breaker is open");
+    assert!(error.is_short_circuited());
+    let snapshot = command.snapshot();
+    assert_eq!((snapshot.waiting, snapshot.active), (0, 0));
+    drop(pending);
+}
+
+#[test]
+fn calls_that_wait_stay_unless_the_breaker_denies_calls() {
+    let (_clock, _isolation, command, [fails, holds]) = two_permits();
+    let (home, received) = (Steps::new(), Received::default());
+    set(&command, |c| c.breaker.mode = BreakerMode::MetricsOnly);
+    let stays = wait(&command, &home, &received, 1);
+    assert!(fails.verdict(false));
+    assert_eq!(command.snapshot().breaker, BreakerState::Open);
+    assert_eq!((home.received(), command.snapshot().waiting), (0, 1));
+    drop(fails);
+    assert_eq!((home.run(), received.admitted()), (1, vec![1]));
+    drop((stays, holds));
+}
+
+#[test]
+fn calls_that_wait_leave_when_the_breaker_is_forced_open() {
+    let (clock, _isolation, command, held) = two_permits();
+    let (home, received) = (Steps::new(), Received::default());
+    let pending = wait(&command, &home, &received, 1);
+    set(&command, |c| c.breaker.mode = BreakerMode::ForcedOpen);
+    home.await_signals(1);
+    assert_eq!(home.run(), 1);
+    assert_eq!(received.cause(), Cause::ShortCircuited(None));
+    // A probe that waits is denied too, and frees its slot.
+    set(&command, |c| c.breaker.mode = BreakerMode::Normal);
+    assert!(held[0].verdict(false));
+    clock.advance(SECOND * 6);
+    let probe = wait(&command, &home, &received, 2);
+    assert_eq!(command.snapshot().breaker, BreakerState::HalfOpen);
+    set(&command, |c| c.breaker.mode = BreakerMode::ForcedOpen);
+    home.await_signals(1);
+    assert_eq!(home.run(), 1);
+    assert_eq!(received.cause(), Cause::ShortCircuited(None));
+    set(&command, |c| c.breaker.mode = BreakerMode::Normal);
+    drop(held);
+    let next = command.admit().unwrap();
+    assert!(next.is_probe() && next.verdict(true));
+    assert_eq!(command.snapshot().breaker, BreakerState::Closed);
+    drop((pending, probe));
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_isolate::{BreakerMode, Cause, Event, FallbackError, Rejection};
+use tidegate_isolate::{BreakerMode, BreakerState, Cause, Event, FallbackError, Rejection};
 
-use crate::support::{Numbers, alone, builder, counted, events, made, still, while_inside};
+use crate::support::{Numbers, alone, builder, counted, events, made, still, touchy, while_inside};
 
 #[test]
 fn success() {
@@ -319,6 +319,32 @@ fn totals_equal_what_was_run() {
     assert_eq!((snapshot.active, snapshot.fallbacks), (0, 0));
     assert_eq!(snapshot.latencies.total.count(), ran);
     assert!(snapshot.peak <= 2);
+}
+
+#[test]
+fn a_call_that_is_cut_short_uses_no_token_and_a_probe_without_one_frees_its_slot() {
+    let rate = tidegate_isolate::RateConfig {
+        calls: 1,
+        per: Duration::from_secs(8),
+        burst: 1,
+    };
+    let (clock, _isolation, command) = alone(|c| c.rate(rate).breaker(touchy()));
+    command.run(|_| Err("down")).unwrap_err();
+    clock.jump(Duration::from_secs(6));
+    let error = command.run(|_| Ok(1)).unwrap_err();
+    let after = Duration::from_secs(2);
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::Rate(after)));
+    assert_eq!(command.snapshot().breaker, BreakerState::HalfOpen);
+    clock.jump(after);
+    // There is one token, and the probe that failed has left none.
+    command.run(|_| Err("down")).unwrap_err();
+    clock.jump(Duration::from_secs(4));
+    for _ in 0..3 {
+        assert!(command.run(|_| Ok(1)).unwrap_err().is_short_circuited());
+    }
+    command.reset_breaker();
+    clock.jump(Duration::from_secs(4));
+    assert_eq!(command.run(|_| Ok(1)), Ok(1), "the token is there");
 }
 
 #[test]

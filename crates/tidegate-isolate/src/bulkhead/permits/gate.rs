@@ -46,7 +46,7 @@ pub(crate) struct Gate {
     serves: AtomicBool,
     max_waiting: AtomicUsize,
     waiting: AtomicUsize,
-    queue: Mutex<WaitQueue<Arc<Waiter>>>,
+    queue: Arc<Mutex<WaitQueue<Arc<Waiter>>>>,
     /// Created when the limit becomes adaptive for the first time.
     sampler: OnceLock<Sampler>,
     /// The calls that hold a permit although their outcome was reported.
@@ -71,7 +71,7 @@ impl Gate {
             serves: AtomicBool::new(!config.max_wait.is_zero()),
             max_waiting: AtomicUsize::new(config.max_waiting),
             waiting: AtomicUsize::new(0),
-            queue: Mutex::new(WaitQueue::new(config.discipline)),
+            queue: Arc::new(Mutex::new(WaitQueue::new(config.discipline))),
             sampler: OnceLock::new(),
             overstaying: Overstaying::default(),
             report: (Key::from("a bulkhead"), OnUnhandled::default()),
@@ -126,12 +126,15 @@ impl Gate {
     }
 
     /// Blocks until a permit is available, at most for the configured time and not beyond `until`.
+    /// Calls `may_wait` each time that the thread wakes up without a permit, and gives up if it returns
+    /// `false`.
     #[cold]
     pub(crate) fn wait(
         &self,
         clock: &Clock,
         criticality: Criticality,
         until: u64,
+        may_wait: impl FnMut() -> bool,
     ) -> Result<PermitRef<'_>, Rejection> {
         if check_may_block(None).is_err() {
             return Err(Rejection::Waiting);
@@ -149,7 +152,7 @@ impl Gate {
             self.serve_waiters(clock.nanos());
             return Err(Rejection::Deadlock);
         };
-        let state = place.waiter.wait(clock, &parker, place.until);
+        let state = place.waiter.wait(clock, &parker, place.until, may_wait);
         if state == SERVED {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Ok(self.permits.adopt());
@@ -215,6 +218,16 @@ impl Gate {
             drop(self.permits.adopt());
         }
         lock(&self.queue).remove(place.id);
+    }
+
+    /// Returns a function that wakes all waiters and decides nothing: each of them finds out whether it
+    /// may still wait.
+    pub(crate) fn waker_of_all(&self) -> impl Fn() + Send + Sync + use<> {
+        let (queue, report) = (Arc::clone(&self.queue), self.report.clone());
+        move || {
+            let all: Vec<_> = lock(&queue).iter().cloned().collect();
+            wake_all(all, &report);
+        }
     }
 
     /// Ends the wait of all waiters because the isolation ends. The caller must wake them.

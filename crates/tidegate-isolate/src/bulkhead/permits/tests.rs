@@ -145,7 +145,10 @@ fn a_waiter_gets_the_permit_that_is_given_back() {
     let gate = Gate::new(&waiting(1));
     let first = gate.try_enter(Criticality::Normal).expect("it is free");
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| gate.wait(&clock, Criticality::Normal, u64::MAX).is_ok());
+        let waiter = scope.spawn(|| {
+            gate.wait(&clock, Criticality::Normal, u64::MAX, || true)
+                .is_ok()
+        });
         manual.await_sleepers(1);
         assert_eq!(gate.waiting(), 1);
         first.forget();
@@ -178,9 +181,12 @@ fn waiting_ends_with_its_time_and_with_its_room() {
     });
     let _first = gate.try_enter(Criticality::Normal);
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| gate.wait(&clock, Criticality::Normal, u64::MAX).err());
+        let waiter = scope.spawn(|| {
+            gate.wait(&clock, Criticality::Normal, u64::MAX, || true)
+                .err()
+        });
         manual.await_sleepers(1);
-        let second = gate.wait(&clock, Criticality::Normal, u64::MAX);
+        let second = gate.wait(&clock, Criticality::Normal, u64::MAX, || true);
         assert_eq!(second.err(), Some(Rejection::Permits), "one may wait");
         manual.advance(Duration::from_millis(10));
         assert_eq!(
@@ -196,7 +202,7 @@ fn a_thread_that_must_not_block_is_refused_instead() {
     let gate = Gate::new(&waiting(1));
     let _first = gate.try_enter(Criticality::Normal);
     let refused = tidegate_core::Blocking::forbid(|| {
-        gate.wait(&Clock::system(), Criticality::Normal, u64::MAX)
+        gate.wait(&Clock::system(), Criticality::Normal, u64::MAX, || true)
             .err()
     });
     assert_eq!(refused, Some(Rejection::Waiting));
@@ -218,7 +224,7 @@ fn no_permit_is_lost_between_waiters_and_ending_calls() {
                     let permit = gate.try_enter(Criticality::Normal);
                     let permit = match permit {
                         Some(permit) => Ok(permit),
-                        None => gate.wait(&clock, Criticality::Normal, u64::MAX),
+                        None => gate.wait(&clock, Criticality::Normal, u64::MAX, || true),
                     };
                     let permit = permit.expect("time stands still");
                     most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);

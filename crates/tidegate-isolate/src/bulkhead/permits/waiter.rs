@@ -73,14 +73,21 @@ impl Waiter {
         self.word.get()
     }
 
-    /// Blocks until the wait is decided, or gives up at `until`. Returns the final state.
-    pub(super) fn wait(&self, clock: &Clock, parker: &Parker, until: u64) -> u8 {
+    /// Blocks until the wait is decided, or gives up at `until` or when `may_wait` returns `false`.
+    /// Returns the final state.
+    pub(super) fn wait(
+        &self,
+        clock: &Clock,
+        parker: &Parker,
+        until: u64,
+        mut may_wait: impl FnMut() -> bool,
+    ) -> u8 {
         loop {
             let state = self.state();
             if state != WAITING {
                 return state;
             }
-            if clock.nanos() >= until {
+            if clock.nanos() >= until || !may_wait() {
                 return match self.decide(GONE) {
                     Ok(_) => GONE,
                     Err(state) => state,
@@ -108,9 +115,23 @@ impl Waiter {
         self.word.decide(how)
     }
 
+    /// Wakes the waiter, also if its wait is not decided: it keeps its waker then.
     pub(super) fn wake(&self) {
-        let waker = self.waker.lock();
-        let waker = unpoisoned(waker).take();
-        waker.into_iter().for_each(Waker::wake);
+        let lock = || unpoisoned(self.waker.lock());
+        let waker = lock().take();
+        let Some(waker) = waker else { return };
+        if self.state() != WAITING {
+            return waker.wake();
+        }
+        // A thread that decides in between finds no waker. This one wakes the waiter after it.
+        let own = waker.clone();
+        let mut slot = lock();
+        let left = match *slot {
+            None => slot.replace(waker),
+            Some(_) => Some(waker),
+        };
+        drop(slot);
+        drop(left);
+        own.wake();
     }
 }
