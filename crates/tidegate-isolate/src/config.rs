@@ -10,6 +10,10 @@ use crate::key::Key;
 use crate::metrics::MetricsConfig;
 use crate::rate::RateConfig;
 
+/// Why a timeout of zero is refused.
+pub(crate) const NO_TIME: &str = "every call would time out; to have no timeout, set \
+                                  `execution.timeout.enabled` to false, or call `no_timeout`";
+
 /// All settings of a command.
 ///
 /// ```
@@ -86,9 +90,7 @@ impl CommandConfig {
         let wrong = |property: &str, reason: &str| Err(ConfigError::new(key, property, 0, reason));
         if self.timeout == Some(Duration::ZERO) {
             let property = "execution.isolation.thread.timeoutInMilliseconds";
-            let reason = "every call would time out; to have no timeout, set \
-                          `execution.timeout.enabled` to false, or call `no_timeout`";
-            return wrong(property, reason);
+            return wrong(property, NO_TIME);
         }
         if self.fallback_permits == 0 {
             let property = "fallback.isolation.semaphore.maxConcurrentRequests";

@@ -15,7 +15,7 @@ use crate::error::{CommandError, ConfigError};
 use crate::isolation::{CommandKeys, Isolation};
 use crate::key::Key;
 use crate::metrics::MetricsConfig;
-use crate::properties::{COMMAND, CodeSettings, Family, HEALTH_INTERVAL, POOL};
+use crate::properties::{COMMAND, Changes, CodeSettings, Family, HEALTH_INTERVAL, POOL};
 use crate::rate::RateConfig;
 
 impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
@@ -165,9 +165,13 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         self.mark_all(&["metrics.rolling"])
     }
 
-    /// Changes any other setting.
-    pub fn configure(mut self, change: impl FnOnce(&mut CommandConfig)) -> Self {
-        change(&mut self.config);
+    /// Changes any other setting. `change` runs twice, as for
+    /// [`Command::configure`](crate::Command::configure).
+    pub fn configure(mut self, change: impl FnOnce(&mut CommandConfig) + Clone) -> Self {
+        let changes = Changes::new(self.config, change);
+        let set = changes.properties();
+        self.marks.extend(set.map(|one| (one.family, one.name)));
+        self.config = changes.changed;
         self
     }
 

@@ -42,12 +42,19 @@ pub struct Command<T = (), E = Infallible> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
-    /// Changes the settings. All changes take effect together.
+    /// Changes the settings. `change` receives those in force. All changes take effect together, and
+    /// count as made in code: a property of the command still has precedence.
+    ///
+    /// `change` runs twice, the second time on other settings whose result is dropped. So a setting that
+    /// it sets to the value in force counts as made in code too.
     ///
     /// # Errors
     ///
     /// Returns which property is invalid, and why. The old settings then stay in force.
-    pub fn configure(&self, change: impl FnOnce(&mut CommandConfig)) -> Result<(), ConfigError> {
+    pub fn configure(
+        &self,
+        change: impl FnOnce(&mut CommandConfig) + Clone,
+    ) -> Result<(), ConfigError> {
         self.shared.state.configure(change)
     }
 

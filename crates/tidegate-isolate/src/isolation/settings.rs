@@ -16,7 +16,7 @@ use crate::bulkhead::{Bulkhead, Woken};
 use crate::config::CommandConfig;
 use crate::error::ConfigError;
 use crate::lock::lock;
-use crate::properties::{CodeSettings, Property, Reading, Settings, merge};
+use crate::properties::{Changes, CodeSettings, Property, Reading, Settings};
 
 impl State {
     /// Returns the settings in force. Pool settings come from the pool, because another of its
@@ -40,20 +40,16 @@ impl State {
 
     /// Changes the settings made in code. Nothing changes if the result is invalid.
     ///
-    /// `change` is user code and runs with no lock held. Each setting that it changes is then
-    /// merged into the settings that are current by that time.
+    /// `change` is user code and runs with no lock held, on the settings in force. Each setting that it
+    /// sets is then merged into the settings that are current by that time.
     pub(crate) fn configure(
         &self,
-        change: impl FnOnce(&mut CommandConfig),
+        change: impl FnOnce(&mut CommandConfig) + Clone,
     ) -> Result<(), ConfigError> {
-        let base = self.code_settings().config;
-        let mut changed = base.clone();
-        change(&mut changed);
+        let changes = Changes::new((*self.config()).clone(), change);
+        self.check_fixed(&changes.base, &changes.changed)?;
         self.update(|code_settings| {
-            let mut config = code_settings.config.clone();
-            merge(&base, &changed, &mut config);
-            self.check_fixed(&code_settings.config, &config)?;
-            code_settings.change(config);
+            code_settings.apply(&changes);
             Ok(())
         })?;
         self.after_change();

@@ -11,8 +11,8 @@
 //! `table` lists every property and how it is parsed and printed: a new property is a row there.
 //! `names` recognises them, `source` is the trait that a program implements, `in_memory` is a
 //! source of this crate, and `sources` combines all sources. `precedence` computes the settings in
-//! force, with the help of `draft`, and `settings` lists them with their origin. `merge` merges
-//! concurrent changes. This module uses the settings of a command, and no command.
+//! force, with the help of `draft`, and `settings` lists them with their origin. `merge` finds out what
+//! a change in code sets, and merges concurrent changes. This module uses the settings of a command, and no command.
 
 mod draft;
 mod in_memory;
@@ -31,7 +31,7 @@ pub use self::settings::{Origin, Setting, Settings};
 pub use self::source::{ChangeListener, PropertySource};
 
 pub(crate) use self::draft::HEALTH_INTERVAL;
-pub(crate) use self::merge::merge;
+pub(crate) use self::merge::Changes;
 pub(crate) use self::names::{COLLAPSER, Named, parse};
 pub(crate) use self::precedence::CodeSettings;
 pub(crate) use self::settings::difference;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::draft::Draft;
+use super::merge::Changes;
 use super::names::full_name;
 use super::sources::Reading;
 use super::table::{Family, Keys, Property, STRATEGY, TIMEOUT, all};
@@ -38,6 +39,16 @@ impl CodeSettings {
         };
         code_settings.change(config);
         code_settings
+    }
+
+    /// Applies a change: every setting that it sets counts as set in code.
+    pub(crate) fn apply(&mut self, changes: &Changes) {
+        let mut config = self.config.clone();
+        changes.merge(&mut config);
+        self.change(config);
+        for property in changes.properties() {
+            self.mark(property.family, property.name);
+        }
     }
 
     /// Applies a new configuration: every setting that differs counts as set in code.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::draft::{Draft, HEALTH_INTERVAL, WINDOW_CALLS, WINDOW_TIME};
 use crate::breaker::{BreakerMode, BreakerWindow, PROBE_LIMIT, PROBES, RAMP, SUCCESSES};
-use crate::config::CommandConfig;
+use crate::config::{CommandConfig, NO_TIME};
 use crate::key::Key;
 
 /// The kinds of objects that have properties.
@@ -108,7 +108,11 @@ pub(crate) static COMMAND: [Property; 30] = {
             |d, v| put(&mut d.config.bulkhead, v.parse()),
             |c| c.bulkhead.to_string();
         TIMEOUT,
-            |d, v| put(&mut d.timeout, millis(v)),
+            // Also while it is switched off: it could not be switched on.
+            |d, v| match millis(v)? {
+                Duration::ZERO => Err(NO_TIME.to_owned()),
+                timeout => { d.timeout = timeout; Ok(()) }
+            },
             |c| c.timeout.map(millis_text).unwrap_or_default();
         "execution.timeout.enabled",
             |d, v| put(&mut d.has_timeout, boolean(v)),
@@ -188,7 +192,10 @@ pub(crate) static COMMAND: [Property; 30] = {
                 BreakerWindow::Time(_) => String::new(),
             };
         WINDOW_TIME,
-            |d, v| { d.set_window_time(millis(v)?); Ok(()) },
+            |d, v| match millis(v)? {
+                Duration::ZERO => Err("a window needs a length".to_owned()),
+                length => { d.set_window_time(length); Ok(()) }
+            },
             |c| match c.breaker.window {
                 BreakerWindow::Time(window) => millis_text(window.length),
                 BreakerWindow::Count(_) => String::new(),

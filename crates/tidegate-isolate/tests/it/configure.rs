@@ -4,14 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    Bulkhead, ChangeListener, ConfigError, Event, Isolation, MetricsConfig, PermitConfig,
-    PropertySource, RateConfig, RateLimit, WindowConfig,
+    BreakerConfig, BreakerMode, BreakerState, Bulkhead, ChangeListener, ConfigError, Event,
+    Isolation, MetricsConfig, PermitConfig, Properties, PropertySource, RateConfig, RateLimit,
+    WindowConfig,
 };
+use tidegate_testkit::Log;
 
 use crate::support::{
     Builder, Numbers, SECOND, alone, builder, isolated, made, pool, pool_of, set, set_property,
-    still, tunable, with_properties,
+    still, touchy, tunable, with_properties,
 };
 
 #[test]
@@ -47,6 +50,7 @@ fn a_refused_value_names_the_property_and_the_old_stays() {
         ("execution.isolation.strategy", "GREEN_THREAD"),
         ("execution.isolation.thread.timeoutInMilliseconds", "0"),
         ("circuitBreaker.requestVolumeThreshold", "0"),
+        ("circuitBreaker.window.timeInMilliseconds", "0"),
     ] {
         let error = properties
             .set(&format!("hystrix.command.a.{name}"), value)
@@ -58,6 +62,13 @@ fn a_refused_value_names_the_property_and_the_old_stays() {
     let limit = "hystrix.command.a.execution.isolation.semaphore.maxConcurrentRequests";
     properties.set(limit, "5").unwrap();
     assert_eq!(command.snapshot().limit, 5, "what was refused is forgotten");
+    let name = |name: &str| format!("hystrix.command.a.execution.{name}");
+    let enabled = |value| properties.set(&name("timeout.enabled"), value);
+    enabled("false").unwrap();
+    let zero = properties.set(&name("isolation.thread.timeoutInMilliseconds"), "0");
+    assert!(zero.is_err(), "also while the timeout is off");
+    enabled("true").unwrap();
+    assert_eq!(command.config().timeout, Some(SECOND));
 }
 
 /// A source that cannot take a value back, such as a file.
@@ -266,6 +277,98 @@ fn forced_states_come_and_go_live() {
     assert!(command.run(|_| Ok(1)).unwrap_err().is_short_circuited());
     properties.set(name, "false").unwrap();
     assert_eq!(command.run(|_| Ok(1)), Ok(1));
+}
+
+#[test]
+fn a_new_sleep_reaches_a_breaker_that_is_open() {
+    let (clock, properties) = (ManualClock::new(), Properties::new());
+    let isolation = isolated(|i| i.clock(&clock).properties(properties.clone()));
+    let command = made(builder("a").breaker(touchy()), &isolation);
+    command.run(|_| Err("down")).unwrap_err();
+    let rest = || command.run(|_| Ok(1)).unwrap_err().retry_after().unwrap();
+    assert_eq!(rest().as_secs(), 5);
+    let name = "hystrix.command.a.circuitBreaker.sleepWindowInMilliseconds";
+    for seconds in [8, 1] {
+        set_property(&properties, name, &format!("{seconds}000"));
+        assert_eq!(rest().as_secs(), seconds);
+    }
+    clock.jump(rest());
+    assert_eq!(command.run(|_| Ok(1)), Ok(1));
+}
+
+#[test]
+fn a_change_closes_a_breaker_whose_probes_are_enough_now() {
+    let breaker = BreakerConfig {
+        successes: 3,
+        ..touchy()
+    };
+    let (clock, changes) = (ManualClock::new(), Log::new());
+    let log = changes.clone();
+    let isolation = isolated(|i| i.clock(&clock).on_transition(move |one| log.push(one.to)));
+    let command = made(builder("a").breaker(breaker), &isolation);
+    command.run(|_| Err("down")).unwrap_err();
+    clock.jump(SECOND * 6);
+    (0..2).for_each(|_| assert_eq!(command.run(|_| Ok(1)), Ok(1)));
+    set(&command, |c| c.breaker.successes = 2);
+    use BreakerState::{Closed, HalfOpen, Open};
+    assert_eq!(changes.take(), [Open, HalfOpen, Closed]);
+    assert_eq!(command.run(|_| Ok(1)), Ok(1));
+}
+
+#[test]
+fn a_breaker_that_only_counts_is_not_reported_as_open() {
+    let (_clock, _isolation, command) = alone(|c| c.breaker(touchy()));
+    command.run(|_| Err("down")).unwrap_err();
+    for (mode, is_open) in [
+        (BreakerMode::Normal, true),
+        (BreakerMode::MetricsOnly, false),
+        (BreakerMode::ForcedClosed, false),
+    ] {
+        set(&command, |c| c.breaker.mode = mode);
+        let snapshot = command.snapshot();
+        let expected = (BreakerState::Open, is_open);
+        assert_eq!((snapshot.breaker, snapshot.is_open), expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn the_code_sets_what_it_assigns_even_if_it_is_the_default() {
+    let (properties, isolation) = with_properties();
+    let all = "hystrix.command.default.execution.isolation.semaphore.maxConcurrentRequests";
+    set_property(&properties, all, "5");
+    let plain = made(builder("plain"), &isolation);
+    let built = made(
+        builder("built").configure(|c| c.permits.limit = 10),
+        &isolation,
+    );
+    let of_struct = builder("struct").configure(|c| c.permits = PermitConfig::default());
+    let changed = made(builder("changed"), &isolation);
+    // The value in force now, which is not that of the code.
+    set(&changed, |c| c.permits.limit = 5);
+    let commands = [plain, built, made(of_struct, &isolation), changed];
+    let limits = || commands.each_ref().map(|command| command.snapshot().limit);
+    assert_eq!(limits(), [5, 10, 10, 5]);
+    set_property(&properties, all, "6");
+    assert_eq!(limits(), [6, 10, 10, 5]);
+    set(&commands[0], |c| c.permits.limit = 10);
+    assert_eq!(limits(), [10, 10, 10, 5]);
+}
+
+#[test]
+fn a_change_in_code_receives_the_settings_in_force() {
+    let (properties, _isolation, command) = tunable(|c| c);
+    let name = "hystrix.command.a.execution.isolation.semaphore.maxConcurrentRequests";
+    set_property(&properties, name, "7");
+    set(&command, |c| c.permits.max_waiting = c.permits.limit * 2);
+    let permits = || command.config().permits.clone();
+    assert_eq!((permits().limit, permits().max_waiting), (7, 14));
+    properties.remove(name).unwrap();
+    assert_eq!(permits().limit, 10, "the change has not set it");
+    let name = "hystrix.command.a.execution.timeout.enabled";
+    set_property(&properties, name, "false");
+    set(&command, |c| c.permits.limit = 9);
+    properties.remove(name).unwrap();
+    assert_eq!(command.config().timeout, Some(SECOND));
 }
 
 #[test]

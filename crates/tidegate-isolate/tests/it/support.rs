@@ -42,7 +42,7 @@ pub(crate) fn still_with(
 }
 
 /// Changes the settings of a command.
-pub(crate) fn set(command: &Numbers, change: impl FnOnce(&mut CommandConfig)) {
+pub(crate) fn set(command: &Numbers, change: impl FnOnce(&mut CommandConfig) + Clone) {
     command.configure(change).unwrap();
 }
 
