@@ -149,7 +149,7 @@ fn every_setting_of_a_pool_reaches_it() {
         commands,
         "of another family"
     );
-    let error = command.configure(|c| c.pool.window = made);
+    let error = command.configure(|c| c.pool.window = commands);
     assert_eq!(error.unwrap_err().property(), "pool.window");
     let other = builder("b").pool("a");
     let other = other.configure(|c| c.bulkhead = Bulkhead::Threads);
