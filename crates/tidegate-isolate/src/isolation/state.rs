@@ -13,7 +13,7 @@ use tidegate_core::{CancelToken, Unhandled};
 
 use super::pools::{NoPool, PoolParts, PoolUser, Pools, RegisteredPool};
 use crate::alarm::{CallTimer, CallbackThreadsHandle};
-use crate::breaker::{BreakerState, BreakerTransition, CircuitBreaker};
+use crate::breaker::{BreakerState, BreakerTransition, CircuitBreaker, OnTransition};
 use crate::bulkhead::{Bulkhead, Gate};
 use crate::config::CommandConfig;
 use crate::in_flight::Flight;
@@ -138,16 +138,9 @@ impl State {
         let gate = Gate::new(&config.permits)
             .report_to(&key, &plugins.unhandled)
             .move_to(&key, plugins.on_limit_move.clone());
-        let (mut listeners, unhandled) = (plugins.on_transition.clone(), plugins.unhandled.clone());
-        // Calls that wait for a permit leave when the breaker opens.
-        let wake_all = gate.waker_of_all();
-        listeners.push(Arc::new(move |change: &BreakerTransition| {
-            if change.to == BreakerState::Open {
-                wake_all();
-            }
-        }));
+        let listeners = breaker_listeners(&gate, &plugins);
         let breaker = config.breaker.clone();
-        let breaker = CircuitBreaker::new(&key, breaker, listeners, unhandled)?;
+        let breaker = CircuitBreaker::new(&key, breaker, listeners, plugins.unhandled.clone())?;
         let bucket = config.metrics.counts.bucket_nanos();
         let late = Duration::from_nanos(bucket / LATE_SHARE);
         let state = Self {
@@ -256,6 +249,18 @@ impl State {
         }
         self.plugins.hook(stage, &self.key)
     }
+}
+
+/// Returns the listeners of a breaker: those of the program, and one that wakes the calls that wait for a
+/// permit when it opens, so that they leave.
+fn breaker_listeners(gate: &Gate, plugins: &Plugins) -> Vec<OnTransition> {
+    let (mut listeners, wake_all) = (plugins.on_transition.clone(), gate.waker_of_all());
+    listeners.push(Arc::new(move |change: &BreakerTransition| {
+        if change.to == BreakerState::Open {
+            wake_all();
+        }
+    }));
+    listeners
 }
 
 /// Sorts states by their keys.
