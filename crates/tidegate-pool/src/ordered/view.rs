@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tidegate_core::executor::Work;
 use tidegate_core::{Executor, Rejected, Task};
 use tidegate_promise::{Completion, Promise, promise_on};
 
@@ -72,7 +73,7 @@ impl OrderedView {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let (answer, completion) = TaskPromise::of(&self.shared);
+        let (answer, completion) = TaskPromise::of(&self.shared, Work::Submitted);
         let task = Task::labelled::<F, _>(move || answer.run(run));
         self.shared.submit(task).map(|()| completion)
     }
