@@ -119,7 +119,8 @@ mod tests;
 mod wrap;
 
 pub use self::breaker::{
-    BreakerConfig, BreakerMode, BreakerState, BreakerTransition, BreakerWindow,
+    BreakerConfig, BreakerMode, BreakerOpenError, BreakerState, BreakerTransition, BreakerWindow,
+    CircuitBreaker, Pass,
 };
 pub use self::bulkhead::{
     AdaptiveLimit, Bulkhead, ConcurrencyStrategy, Criticality, LimitAlgorithm, LimitMove,

@@ -110,7 +110,7 @@ pub use self::embedded::EmbeddedChannel;
 pub use self::errors::NetError;
 #[cfg(feature = "roaming")]
 pub use self::group::roaming;
-pub use self::group::{NetGroup, NetGroupBuilder, block_on, pinned};
+pub use self::group::{ChannelPlacement, NetGroup, NetGroupBuilder, block_on, pinned};
 pub use self::message::{AnyMessage, Message, Nothing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
@@ -132,7 +132,7 @@ pub use self::sys::Readiness;
 #[doc(hidden)]
 pub mod internal {
     pub use crate::channel::{HeldInput, PeerProgress, StreamRoom};
-    pub use crate::group::{ChannelPlacement, ChannelPlacer};
+    pub use crate::group::ChannelPlacer;
     pub use crate::local::{LocalListener, LocalNetwork, LocalSocket};
     pub use crate::pipeline::{Direction, Inwards, Outwards};
     pub use crate::resolve::{Resolver, system_resolver};

@@ -140,9 +140,11 @@ pub mod prelude;
 
 pub use self::error::Error;
 #[doc(inline)]
+pub use tidegate_core::executor::{ExecutorId, Signal};
+#[doc(inline)]
 pub use tidegate_core::{
-    Blocking, CancelToken, Clock, Dump, Executor, ManualClock, OnUnhandled, Rejected, Task,
-    ThreadBuilder, Ticker,
+    Blocking, CancelToken, Clock, Dump, Executor, ManualClock, OnUnhandled, RejectReason, Rejected,
+    Task, ThreadBuilder, Ticker, Unhandled,
 };
 #[cfg(feature = "loops")]
 #[doc(inline)]
@@ -194,8 +196,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub mod promise {
     #[doc(inline)]
     pub use tidegate_promise::{
-        CancelOnDrop, Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise,
-        WaitError, promise,
+        AbandonedError, CancelOnDrop, Completion, Failure, Outcome, Promise, SharedCompletion,
+        SharedPromise, WaitError, progress::ProgressPromise, promise, promise_on,
+        promise_with_error,
     };
 }
 
@@ -218,8 +221,9 @@ pub mod loops {
     pub use tidegate_loop::Watchdog;
     #[doc(inline)]
     pub use tidegate_loop::{
-        Choose, CoarseTimer, EventLoop, EventLoopGroup, Missed, Pinned, Quiet, RejectPolicy,
-        Roaming, Scaling, ShutdownError, ShutdownReport, TurnBudget,
+        Choose, CoarseTimer, EventLoop, EventLoopGroup, Lifecycle, ManualLoop, Missed, Pinned,
+        Placement, Quiet, RejectPolicy, Roaming, Scaling, ShutdownError, ShutdownReport,
+        TurnBudget,
     };
 }
 
@@ -279,7 +283,10 @@ pub mod pool {
     #[doc(inline)]
     pub use tidegate_pool::queue;
     #[doc(inline)]
-    pub use tidegate_pool::{Growth, NotStartedError, PoolPolicy, TryExecutor, WorkerPool};
+    pub use tidegate_pool::{
+        DisplacedError, Growth, JobHandle, Lease, NotStartedError, PoolError, PoolLimits,
+        PoolPolicy, TryExecutor, WorkerPool,
+    };
     #[cfg(feature = "ordered")]
     #[doc(inline)]
     pub use tidegate_pool::{ImmediateExecutor, OrderedView};
@@ -325,10 +332,11 @@ pub mod net {
     pub use tidegate_net::roaming;
     #[doc(inline)]
     pub use tidegate_net::{
-        AnyMessage, Bytes, Channel, ChannelOptions, Client, Datagram, DrainAnnounced, Draining,
-        FileRange, Handler, HandlerContext, Inbound, InboundContext, InputShutdown, Listener,
-        Message, NetError, NetGroup, Nothing, Outbound, OutboundContext, PipelineBuilder,
-        PipelineChange, ReadSize, Server, UserEvent, WaterMarks, pinned,
+        AnyMessage, Bytes, Channel, ChannelOptions, ChannelPlacement, Client, ClientBuilder,
+        Datagram, DrainAnnounced, Draining, FileRange, Handler, HandlerContext, Inbound,
+        InboundContext, InputShutdown, Listener, Message, NetError, NetGroup, Nothing, Outbound,
+        OutboundContext, PipelineBuilder, PipelineChange, ReadSize, Server, ServerBuilder,
+        UserEvent, WaterMarks, pinned,
     };
     #[cfg(feature = "streams")]
     #[doc(inline)]
@@ -408,11 +416,12 @@ pub mod tls {
 pub mod isolate {
     #[doc(inline)]
     pub use tidegate_isolate::{
-        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, Call, CallStage,
-        Cause, Command, CommandError, ConcurrencyStrategy, ConfigError, Criticality, Entry, Event,
-        FallbackError, Interrupt, Isolation, Key, Partitions, PendingEntry, PermitConfig,
-        PoolConfig, Properties, PropertySource, QueueDiscipline, RateConfig, Rejection,
-        RequestContext, RequestVariable, Verdict,
+        AdaptiveLimit, BreakerConfig, BreakerMode, BreakerState, BreakerWindow, Call, CallHandle,
+        CallStage, Cause, CircuitBreaker, Command, CommandError, ConcurrencyStrategy, ConfigError,
+        Criticality, Entry, Event, EventSet, FallbackError, Interrupt, Isolation, Key,
+        LimitAlgorithm, Partitions, PendingEntry, PermitConfig, PoolConfig, Properties,
+        PropertySource, QueueDiscipline, RateConfig, Rejection, RequestContext, RequestVariable,
+        SampleWindow, Verdict, WindowConfig,
     };
     #[cfg(feature = "wrappers")]
     #[doc(inline)]

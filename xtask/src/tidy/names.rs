@@ -1,7 +1,7 @@
 //! Counts the public names, and keeps the hidden ones out of everything that users read.
 //!
 //! A *visible* name is one that the facade, `tidegate`, re-exports, outside of its prelude; those of
-//! the module of a protocol are counted apart. A *hidden* name is one that the module `internal` of
+//! the module of a protocol, and those of the ready-made handlers, are counted apart. A *hidden* name is one that the module `internal` of
 //! a crate re-exports. The counts are lines of the file of sizes.
 
 use std::collections::BTreeSet;
@@ -18,6 +18,9 @@ const INTERNAL: &str = "internal";
 /// The module of a protocol: only programs that speak it read its names.
 const PROTOCOL: &str = "http";
 
+/// The module of the ready-made handlers: a program reads those that it puts into a pipeline.
+const HANDLERS: &str = "net::handlers";
+
 /// Folders and files whose code users copy.
 const FOR_USERS: [&str; 4] = [
     "README.md",
@@ -32,12 +35,16 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.files().filter(read).flat_map(unlisted_uses).collect()
 }
 
-/// Returns the counts: hidden, visible, and those of the protocol.
-pub(super) fn counts(tree: &Tree) -> [(&'static str, usize); 3] {
+/// Returns the counts: handlers, hidden, those of the protocol, and visible.
+pub(super) fn counts(tree: &Tree) -> [(&'static str, usize); 4] {
     let facade = tree.get(FACADE).map(exports).unwrap_or_default();
-    let (protocol, visible): (Vec<_>, Vec<_>) = facade
-        .iter()
-        .partition(|(module, _)| module.starts_with(PROTOCOL));
+    let below = |module: &str| {
+        facade
+            .iter()
+            .filter(|name| name.0.starts_with(module))
+            .count()
+    };
+    let (handlers, protocol) = (below(HANDLERS), below(PROTOCOL));
     let roots = tree
         .rust_below("crates/")
         .filter(|file| file.path.ends_with("/src/lib.rs"));
@@ -46,9 +53,10 @@ pub(super) fn counts(tree: &Tree) -> [(&'static str, usize); 3] {
         names.filter(|(module, _)| module == INTERNAL).count()
     });
     [
+        ("handlers", handlers),
         ("hidden", hidden.sum()),
-        ("http", protocol.len()),
-        ("visible", visible.len()),
+        ("http", protocol),
+        ("visible", facade.len() - handlers - protocol),
     ]
 }
 
@@ -120,7 +128,8 @@ mod tests {
             pub mod net { pub use x::A; } pub mod http { pub mod codec { pub use x::G; } }";
         let core = "pub use self::a::B; #[doc(hidden)] pub mod internal { pub use c::{D, E}; }";
         let tree = Tree::of(&[(FACADE, facade), ("crates/tidegate-core/src/lib.rs", core)]);
-        assert_eq!(counts(&tree), [("hidden", 2), ("http", 1), ("visible", 5)]);
+        let expected = [("handlers", 0), ("hidden", 2), ("http", 1), ("visible", 5)];
+        assert_eq!(counts(&tree), expected);
     }
 
     #[test]

@@ -188,7 +188,8 @@ mod tests {
     fn a_figure_above_its_line_is_found_and_so_is_one_without() {
         let source = "// Answers whom it may concern.\nfn a() {}\n";
         let limits = |dialect: usize| {
-            let names = ["hidden", "http", "visible"].map(|name| format!("names {name} 0\n"));
+            let names =
+                ["handlers", "hidden", "http", "visible"].map(|name| format!("names {name} 0\n"));
             let rest = ["crates tests", "bench code", "xtask code", "markdown bytes"];
             let rest = rest.map(|name| format!("{name} 0\n")).concat();
             format!(

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate_core::{Collect, ManualClock, MetricVisitor};
 use tidegate_loop::Roaming;
 use tidegate_loop::signal::Received;
-use tidegate_net::internal::ChannelPlacement;
+use tidegate_net::ChannelPlacement;
 #[cfg(feature = "tls")]
 use tidegate_net::tls::TlsServer;
 use tidegate_net::{

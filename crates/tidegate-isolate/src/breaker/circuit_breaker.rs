@@ -18,7 +18,7 @@ use crate::metrics::Counts;
 
 /// A circuit breaker in front of one dependency. Methods that depend on time receive it as an
 /// argument.
-pub(crate) struct CircuitBreaker {
+pub(crate) struct Breaker {
     pub(super) key: Key,
     pub(super) word: BreakerWord,
     pub(super) mode: AtomicU8,
@@ -34,7 +34,7 @@ pub(crate) struct CircuitBreaker {
     pub(super) unhandled: OnUnhandled,
 }
 
-impl CircuitBreaker {
+impl Breaker {
     /// Creates a closed breaker.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl CircuitBreaker {
     }
 
     /// Replaces all settings at once. The window must stay the same. Changes that follow from the new
-    /// settings are made by the next call, or by [`CircuitBreaker::catch_up`].
+    /// settings are made by the next call, or by [`Breaker::catch_up`].
     ///
     /// # Errors
     ///
@@ -125,5 +125,5 @@ impl CircuitBreaker {
     }
 }
 
-debug_fields!(CircuitBreaker, this =>
+debug_fields!(Breaker, this =>
     key: this.key, state: this.word.get().state(), mode: this.mode());

@@ -26,7 +26,7 @@ fn base() -> BreakerConfig {
 /// Returns a breaker that has been in this state for a second, and the time. A closed one has counted a
 /// success, an open one has opened for the second time in a row, and a half-open one has had two
 /// successes.
-fn in_state(state: BreakerState) -> (CircuitBreaker, u64) {
+fn in_state(state: BreakerState) -> (Breaker, u64) {
     let (breaker, start) = (breaker(base()), 6 * SECOND);
     succeed(&breaker, 0);
     if state != Closed {
@@ -43,14 +43,14 @@ fn in_state(state: BreakerState) -> (CircuitBreaker, u64) {
     (breaker, now)
 }
 
-fn change(breaker: &CircuitBreaker, change: Change) {
+fn change(breaker: &Breaker, change: Change) {
     let mut config = breaker.lock().config.clone();
     change(&mut config);
     breaker.configure(config).unwrap();
 }
 
 /// Returns after how many milliseconds of calls that succeed the breaker is closed, if it ever is.
-fn closes_after(breaker: &CircuitBreaker, now: u64) -> Option<u64> {
+fn closes_after(breaker: &Breaker, now: u64) -> Option<u64> {
     (0..4_000).map(|call| call * 100).find(|ms| {
         let at = now + ms * MS;
         if let Ok(pass) = breaker.try_pass(at) {
@@ -61,7 +61,7 @@ fn closes_after(breaker: &CircuitBreaker, now: u64) -> Option<u64> {
 }
 
 /// Returns after how many calls that fail the breaker is open.
-fn opens_after(breaker: &CircuitBreaker, now: u64) -> u64 {
+fn opens_after(breaker: &Breaker, now: u64) -> u64 {
     let calls = 1..100;
     let mut opens = calls.filter(|_| {
         fail(breaker, now);

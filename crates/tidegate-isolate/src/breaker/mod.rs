@@ -6,8 +6,8 @@
 //! From the bottom: `word` is the atomic word that calls read; `state` defines the states that it
 //! stores. `config` has the settings, `health` the results that are judged, `core` the fields that
 //! the lock protects, and `ticket` the data that a call carries. `circuit_breaker` is made of
-//! these. `transitions` decides when it opens and closes; `pass` is the interface for a call. This
-//! module uses the windows of the metrics.
+//! these. `transitions` decides when it opens and closes; `pass` is the interface for a call, and
+//! `alone` the breaker of code that is no command. This module uses the windows of the metrics.
 //!
 //! # Invariants
 //!
@@ -16,6 +16,7 @@
 //! * A denied call receives no ticket, so it never counts as a result.
 //! * Time is monotonic, and an argument.
 
+mod alone;
 mod circuit_breaker;
 mod config;
 mod core;
@@ -26,13 +27,15 @@ mod ticket;
 mod transitions;
 pub(crate) mod word;
 
-pub(crate) use self::circuit_breaker::CircuitBreaker;
+pub use self::alone::{CircuitBreaker, Pass};
+pub(crate) use self::circuit_breaker::Breaker;
 pub use self::config::{BreakerConfig, BreakerMode, BreakerWindow};
 pub(crate) use self::config::{PROBE_LIMIT, PROBES, RAMP, SUCCESSES};
 pub use self::state::{BreakerState, BreakerTransition};
 
 pub(crate) use self::state::OnTransition;
-pub(crate) use self::ticket::{BreakerOpenError, Settlement, Ticket};
+pub use self::ticket::BreakerOpenError;
+pub(crate) use self::ticket::{Settlement, Ticket};
 
 #[cfg(test)]
 mod live_tests;

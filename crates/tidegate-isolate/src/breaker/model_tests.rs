@@ -111,7 +111,7 @@ fn does_what_a_naive_breaker_does() {
     });
 }
 
-fn run(rng: &mut Rng, breaker: &CircuitBreaker, naive: &mut Naive) {
+fn run(rng: &mut Rng, breaker: &Breaker, naive: &mut Naive) {
     let mut now = 0;
     let mut out = Vec::new();
     for _ in 0..400 {

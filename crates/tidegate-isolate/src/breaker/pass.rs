@@ -4,13 +4,13 @@
 
 use std::sync::atomic::Ordering;
 
-use super::circuit_breaker::CircuitBreaker;
+use super::circuit_breaker::Breaker;
 use super::config::BreakerMode;
 use super::state::{BreakerState, BreakerTransition};
 use super::ticket::{BreakerOpenError, Settlement, Ticket};
 use crate::metrics::Counts;
 
-impl CircuitBreaker {
+impl Breaker {
     /// Returns the current state.
     pub(crate) fn state(&self, now: u64) -> BreakerState {
         self.judge_if_due(now);
@@ -95,8 +95,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// Like [`CircuitBreaker::settle`], but returns the state changes for
-    /// [`CircuitBreaker::call_listeners`] instead of calling the listeners.
+    /// Like [`Breaker::settle`], but returns the state changes for
+    /// [`Breaker::call_listeners`] instead of calling the listeners.
     #[cold]
     pub(crate) fn settle_quietly(
         &self,

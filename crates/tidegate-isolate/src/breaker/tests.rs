@@ -22,11 +22,11 @@ fn quick() -> BreakerConfig {
     }
 }
 
-pub(super) fn breaker(config: BreakerConfig) -> CircuitBreaker {
-    CircuitBreaker::new(&"dep".into(), config, Vec::new(), OnUnhandled::default()).unwrap()
+pub(super) fn breaker(config: BreakerConfig) -> Breaker {
+    Breaker::new(&"dep".into(), config, Vec::new(), OnUnhandled::default()).unwrap()
 }
 
-impl CircuitBreaker {
+impl Breaker {
     pub(super) fn try_pass(&self, now: u64) -> Result<Pass<'_>, BreakerOpenError> {
         let ticket = self.try_ticket(now)?;
         Ok(Pass {
@@ -49,7 +49,7 @@ impl CircuitBreaker {
 #[must_use = "dropping a probe opens the breaker again"]
 #[derive(Debug)]
 pub(super) struct Pass<'a> {
-    of: &'a CircuitBreaker,
+    of: &'a Breaker,
     ticket: Option<Ticket>,
     now: u64,
 }
@@ -88,25 +88,25 @@ impl Drop for Pass<'_> {
     }
 }
 
-pub(super) fn fail(breaker: &CircuitBreaker, now: u64) {
+pub(super) fn fail(breaker: &Breaker, now: u64) {
     let pass = breaker.try_pass(now).expect("it lets calls through");
     pass.failure(now, Duration::ZERO);
 }
 
-pub(super) fn succeed(breaker: &CircuitBreaker, now: u64) {
+pub(super) fn succeed(breaker: &Breaker, now: u64) {
     let pass = breaker.try_pass(now).expect("it lets calls through");
     pass.success(now, Duration::ZERO);
 }
 
 /// Returns a breaker that is open since `now`.
-fn tripped(config: BreakerConfig, now: u64) -> CircuitBreaker {
+fn tripped(config: BreakerConfig, now: u64) -> Breaker {
     let breaker = breaker(config);
     trip(&breaker, now);
     breaker
 }
 
 /// Opens a closed breaker.
-fn trip(breaker: &CircuitBreaker, now: u64) {
+fn trip(breaker: &Breaker, now: u64) {
     fail(breaker, now);
     fail(breaker, now);
     assert_eq!(breaker.state(now), BreakerState::Open);
@@ -587,7 +587,7 @@ fn times_at_the_end_of_time_do_not_overflow() {
 }
 
 /// Two failures in the second-last bucket of all time, judged in the last.
-fn tripped_at_an_edge(config: BreakerConfig) -> CircuitBreaker {
+fn tripped_at_an_edge(config: BreakerConfig) -> Breaker {
     let breaker = breaker(config);
     fail(&breaker, u64::MAX - 1);
     fail(&breaker, u64::MAX - 1);

@@ -1,15 +1,32 @@
 //! The data that a call carries from its admission to its end: a ticket or a rejection, and a
 //! verdict.
 
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
+
+use crate::error::for_readers;
 
 /// The error of a call that the breaker denied because it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BreakerOpenError {
+#[non_exhaustive]
+pub struct BreakerOpenError {
     /// The time after which a call may pass again, if that is known: the rest of the breaker's sleep,
     /// and one nanosecond more.
-    pub(crate) retry_after: Option<Duration>,
+    pub retry_after: Option<Duration>,
 }
+
+impl fmt::Display for BreakerOpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the breaker is open")?;
+        match self.retry_after {
+            Some(after) => write!(f, ", try again in {:?}", for_readers(after)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Error for BreakerOpenError {}
 
 /// The right of a call to pass, without a reference to its breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_core::Unhandled;
 use tidegate_core::internal::{as_nanos, trace};
 
-use super::circuit_breaker::CircuitBreaker;
+use super::circuit_breaker::Breaker;
 use super::core::Core;
 use super::health;
 use super::state::{BreakerState, BreakerTransition};
@@ -18,7 +18,7 @@ use super::ticket::{BreakerOpenError, Settlement, Ticket};
 use crate::error::contain;
 use crate::metrics::Counts;
 
-impl CircuitBreaker {
+impl Breaker {
     /// Judges every time window that has ended since the last judgement, in order, and closes a
     /// breaker whose ramp is over. A breaker over the last calls only does the second.
     #[cold]

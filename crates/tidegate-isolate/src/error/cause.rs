@@ -166,7 +166,7 @@ impl<E: fmt::Display> fmt::Display for Cause<E> {
 }
 
 /// Returns a time without what is below a millisecond, unless that is all of it.
-fn for_readers(time: Duration) -> Duration {
+pub(crate) fn for_readers(time: Duration) -> Duration {
     match time.as_millis() {
         0 => time,
         whole => Duration::from_millis(u64::try_from(whole).unwrap_or(u64::MAX)),

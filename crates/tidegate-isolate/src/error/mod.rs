@@ -9,6 +9,7 @@ mod command_error;
 mod config_error;
 mod contain;
 
+pub(crate) use self::cause::for_readers;
 pub use self::cause::{Cause, Rejection};
 pub use self::command_error::{CommandError, FallbackError};
 pub use self::config_error::ConfigError;

@@ -13,7 +13,7 @@ use tidegate_core::{CancelToken, Unhandled};
 
 use super::pools::{NoPool, PoolParts, PoolUser, Pools, RegisteredPool};
 use crate::alarm::{CallTimer, CallbackThreadsHandle};
-use crate::breaker::{BreakerState, BreakerTransition, CircuitBreaker, OnTransition};
+use crate::breaker::{Breaker, BreakerState, BreakerTransition, OnTransition};
 use crate::bulkhead::{Bulkhead, Gate};
 use crate::config::CommandConfig;
 use crate::in_flight::Flight;
@@ -73,7 +73,7 @@ pub(crate) struct State {
     /// Identifies this key's entries in the caches of requests.
     pub(crate) cache_owner: CacheOwner,
     pub(crate) metrics: Metrics,
-    pub(crate) breaker: CircuitBreaker,
+    pub(crate) breaker: Breaker,
     pub(crate) gate: Gate,
     pub(crate) fallback_permits: Permits,
     pub(crate) rate: TokenBucket,
@@ -140,7 +140,7 @@ impl State {
             .move_to(&key, plugins.on_limit_move.clone());
         let listeners = breaker_listeners(&gate, &plugins);
         let breaker = config.breaker.clone();
-        let breaker = CircuitBreaker::new(&key, breaker, listeners, plugins.unhandled.clone())?;
+        let breaker = Breaker::new(&key, breaker, listeners, plugins.unhandled.clone())?;
         let bucket = config.metrics.counts.bucket_nanos();
         let late = Duration::from_nanos(bucket / LATE_SHARE);
         let state = Self {

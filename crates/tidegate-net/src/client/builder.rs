@@ -106,6 +106,22 @@ impl<P: ChannelPlacement> ClientBuilder<P> {
     pub fn connect(self, to: impl Into<Address>) -> Completion<Channel> {
         self.build().connect(to)
     }
+
+    /// Connects to a Unix socket: see [`Client::connect_unix`].
+    #[cfg(unix)]
+    pub fn connect_unix(self, path: impl AsRef<std::path::Path>) -> Completion<Channel> {
+        self.build().connect_unix(path)
+    }
+
+    /// Creates a channel of a connected TCP socket: see [`Client::adopt`].
+    pub fn adopt(self, stream: std::net::TcpStream) -> Completion<Channel> {
+        self.build().adopt(stream)
+    }
+
+    /// Opens a UDP socket: see [`Client::bind_udp`].
+    pub fn bind_udp(self, address: SocketAddr) -> Completion<Channel> {
+        self.build().bind_udp(address)
+    }
 }
 
 impl<P: ChannelPlacement> Clone for ClientBuilder<P> {

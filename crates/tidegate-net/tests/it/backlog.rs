@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_net::internal::ChannelPlacement;
+use tidegate_net::ChannelPlacement;
 use tidegate_net::{
     ChannelOptions, Draining, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder,
     ReadSize, Server, UserEvent,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_loop::Quiet;
-use tidegate_net::internal::ChannelPlacement;
+use tidegate_net::ChannelPlacement;
 use tidegate_net::{
     AnyMessage, Channel, Client, EmbeddedChannel, Handler, HandlerContext, Inbound, InboundContext,
     NetError, NetGroup, Nothing, Outbound, OutboundContext, PipelineBuilder, PipelineChange,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_loop::Placement;
-use tidegate_net::internal::ChannelPlacement;
+use tidegate_net::ChannelPlacement;
 use tidegate_net::{Channel, ChannelOptions, EmbeddedChannel, NetGroup, PipelineBuilder};
 use tidegate_testkit::Log;
 

@@ -77,7 +77,7 @@ use std::net::TcpStream;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_net::internal::ChannelPlacement;
+use tidegate_net::ChannelPlacement;
 use tidegate_net::{
     Channel, ChannelOptions, Inbound, InboundContext, NetGroup, Nothing, PipelineBuilder, ReadSize,
     Server, WaterMarks,

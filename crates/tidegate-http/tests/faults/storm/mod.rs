@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_http::{HttpServer, Limits};
-use tidegate_net::internal::ChannelPlacement;
+use tidegate_net::ChannelPlacement;
 use tidegate_net::{NetGroup, NetGroupBuilder};
 use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Rng, model, short_or_long, until};
