@@ -4,9 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::Executor;
 use tidegate_core::executor::Work;
 use tidegate_core::internal::{ByValue, PlainTask, run_task_of_promise};
+use tidegate_core::{CaughtPanic, Executor};
 
 use crate::block::{SharedWriter, Writer, block, task_block};
 use crate::{AbandonedError, Completion, Failure};
@@ -149,11 +149,11 @@ impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
         self.writer.set_uncancellable()
     }
 
-    /// Runs the task that decides this promise. Until it returns, the outcome cannot come while this
-    /// thread waits, and the check of waits knows that.
+    /// Runs the task that decides this promise, and contains its panic. Until it returns, the outcome
+    /// cannot come while this thread waits, and the check of waits knows that.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn run_task<R>(&self, run: impl FnOnce() -> R) -> R {
+    pub fn run_task<R>(&self, run: impl FnOnce() -> R) -> Result<R, CaughtPanic> {
         run_task_of_promise(self.writer.addr(), run)
     }
 

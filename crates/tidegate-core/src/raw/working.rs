@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::ptr;
 
+use crate::CaughtPanic;
+use crate::contain::contain;
 use crate::sys::prim;
 
 prim::thread_local! {
@@ -17,21 +19,22 @@ struct Frame {
     outer: *const Self,
 }
 
-/// Runs a task whose promise is at the address `promise`. The promise must stay there until `run`
-/// returns.
+/// Runs a task whose promise is at the address `promise`, and contains its panic. The promise must
+/// stay there until `run` has ended.
+///
+/// # Errors
+///
+/// The panic.
 #[inline(always)]
-pub fn run_task_of_promise<R>(promise: usize, run: impl FnOnce() -> R) -> R {
-    struct Restore(*const Frame);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            INNERMOST.with(|innermost| innermost.set(self.0));
-        }
-    }
-    let outer = INNERMOST.with(Cell::get);
-    let frame = Frame { promise, outer };
-    INNERMOST.with(|innermost| innermost.set(&raw const frame));
-    let _restore = Restore(outer);
-    run()
+pub fn run_task_of_promise<R>(promise: usize, run: impl FnOnce() -> R) -> Result<R, CaughtPanic> {
+    INNERMOST.with(|innermost| {
+        let outer = innermost.get();
+        let frame = Frame { promise, outer };
+        innermost.set(&raw const frame);
+        let ended = contain(run);
+        innermost.set(outer);
+        ended
+    })
 }
 
 /// Returns the addresses of the promises of the tasks that the calling thread runs.

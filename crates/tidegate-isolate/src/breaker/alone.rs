@@ -142,7 +142,7 @@ mod tests {
             min_calls: 1,
             ..BreakerConfig::default()
         };
-        let breaker = CircuitBreaker::new("dep", config.clone(), clock.clock()).unwrap();
+        let breaker = CircuitBreaker::new("dep", config.clone(), Clock::from(&clock)).unwrap();
         drop(breaker.try_pass().unwrap());
         breaker.try_pass().unwrap().ignore();
         assert_eq!(breaker.state(), BreakerState::Closed);

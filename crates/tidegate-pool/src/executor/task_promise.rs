@@ -83,20 +83,16 @@ impl<T: Send + 'static> TaskPromise<T> {
             return;
         }
         // The promise can no longer be cancelled, so `complete` is not refused.
-        let _ = match promise.run_task(|| contain(run)) {
-            Ok(value) => promise.complete(Ok(value)),
-            Err(panic) => {
-                report_if_unseen(&promise, std::any::type_name::<F>(), &panic);
-                promise.complete(Err(Failure::from_panic(panic)))
-            }
-        };
+        match promise.run_task(run) {
+            Ok(value) => drop(promise.complete(Ok(value))),
+            Err(panic) => end_by_panic(promise, std::any::type_name::<F>(), panic),
+        }
     }
 
     /// Fails the promise with the panic of `task`.
     pub fn fail_panic(mut self, task: &str, panic: CaughtPanic) {
         if let Some(promise) = self.promise.take() {
-            report_if_unseen(&promise, task, &panic);
-            let _ = promise.fail(Failure::from_panic(panic));
+            end_by_panic(promise, task, panic);
         }
     }
 
@@ -127,13 +123,15 @@ impl<T: Send + 'static> TaskPromise<T> {
     }
 }
 
-/// Reports a panic to the executor if no completion is left to report it.
+/// Fails the promise of `task` with its panic, and reports it to the executor if no completion is
+/// left to report it.
 #[cold]
-fn report_if_unseen<T: Send + 'static>(promise: &Promise<T>, task: &str, panic: &CaughtPanic) {
+fn end_by_panic<T: Send + 'static>(promise: Promise<T>, task: &str, panic: CaughtPanic) {
     if let (false, Some(home)) = (promise.is_observed(), promise.home()) {
         let message = panic.message();
         let _ = contain(|| home.unhandled(&Unhandled::TaskPanic { task, message }));
     }
+    let _ = promise.fail(Failure::from_panic(panic));
 }
 
 impl<T: Send + 'static> Drop for TaskPromise<T> {

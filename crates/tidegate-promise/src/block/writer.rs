@@ -32,7 +32,7 @@ impl<T: Send + 'static, E: Send + 'static> Writer<T, E> {
     /// # Errors
     ///
     /// Returns the outcome if the block was cancelled.
-    #[inline]
+    #[inline(always)]
     pub fn complete(self, outcome: Result<T, E>) -> Result<(), Result<T, E>> {
         let ptr = self.block;
         std::mem::forget(self);
