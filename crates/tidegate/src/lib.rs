@@ -381,17 +381,7 @@ pub mod tls {
 
 /// Isolation: every dependency behind its own bulkhead, timeout, breaker and fallback.
 ///
-/// ```
-/// use tidegate::isolate::{Command, Isolation};
-///
-/// let isolation = Isolation::builder().build()?;
-/// let prices: Command<u32, std::io::Error> =
-///     Command::builder("prices").group("catalog").permits(10).build(&isolation)?;
-/// assert_eq!(prices.run(|_cancel| Ok(42))?, 42);
-/// # tidegate::Result::Ok(())
-/// ```
-///
-/// A [`Call`](isolate::Call) is one call with options of its own. A function that sets options or
+/// `prices.run(|_cancel| Ok(42))` calls a command. A [`Call`](isolate::Call) is one call with options of its own. A function that sets options or
 /// makes the call names this type, for example the attempt of a wrapper:
 ///
 /// ```
