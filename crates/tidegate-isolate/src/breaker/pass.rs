@@ -34,16 +34,18 @@ impl Breaker {
     }
 
     /// Returns the denial of a call that has passed with this ticket and has waited since, if the
-    /// breaker has opened in the meantime. Makes no judgement that is due, so it calls no listener.
+    /// breaker denies it now: it has opened, or its mode has changed. Makes no judgement that is due, so it
+    /// calls no listener.
     pub(crate) fn denial_since(&self, ticket: Ticket, now: u64) -> Option<BreakerOpenError> {
         let word = self.word.get();
+        // Any other call of an open phase has passed because another mode let all calls pass.
+        let is_probe = ticket.is_probe && ticket.generation == word.number();
         match (self.mode(), word.state()) {
             (BreakerMode::ForcedOpen, _) => Some(BreakerOpenError { retry_after: None }),
-            (BreakerMode::Normal, state) if ticket.generation != word.number() => match state {
-                BreakerState::Open => Some(self.denial(now)),
-                BreakerState::HalfOpen => Some(BreakerOpenError { retry_after: None }),
-                BreakerState::Closed | BreakerState::Ramping => None,
-            },
+            (BreakerMode::Normal, BreakerState::Open) => Some(self.denial(now)),
+            (BreakerMode::Normal, BreakerState::HalfOpen) if !is_probe => {
+                Some(BreakerOpenError { retry_after: None })
+            }
             _ => None,
         }
     }

@@ -437,6 +437,25 @@ fn calls_that_wait_stay_unless_the_breaker_denies_calls() {
 }
 
 #[test]
+fn calls_that_wait_leave_when_an_open_breaker_denies_calls_again() {
+    for mode in [BreakerMode::MetricsOnly, BreakerMode::ForcedClosed] {
+        let (_clock, _isolation, command, [fails, holds]) = two_permits();
+        let (home, received) = (Steps::new(), Received::default());
+        set(&command, |c| {
+            (c.breaker.mode, c.permits.limit) = (mode, 1);
+        });
+        assert!(fails.verdict(false));
+        let pending = wait(&command, &home, &received, 1);
+        set(&command, |c| c.breaker.mode = BreakerMode::Normal);
+        home.await_signals(1);
+        assert_eq!(home.run(), 1);
+        assert!(matches!(received.cause(), Cause::ShortCircuited(Some(_))));
+        drop((pending, fails, holds));
+        assert_eq!(command.snapshot().active, 0);
+    }
+}
+
+#[test]
 fn calls_that_wait_leave_when_the_breaker_is_forced_open() {
     let (clock, _isolation, command, held) = two_permits();
     let (home, received) = (Steps::new(), Received::default());
