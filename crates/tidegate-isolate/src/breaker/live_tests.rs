@@ -245,3 +245,10 @@ fn a_change_closes_a_breaker_without_a_call() {
         assert!(!breaker.is_open(now) && breaker.state(now) != state);
     }
 }
+
+#[test]
+fn a_ramp_ends_without_a_call() {
+    let (breaker, now) = in_state(Ramping);
+    assert_eq!(breaker.state(now + 9 * SECOND - 1), Ramping);
+    assert_eq!(breaker.state(now + 9 * SECOND), Closed);
+}

@@ -14,6 +14,10 @@ impl Breaker {
     /// Returns the current state.
     pub(crate) fn state(&self, now: u64) -> BreakerState {
         self.judge_if_due(now);
+        // Without a window of time, nothing else ends a ramp before the next call.
+        if self.word.get().state() == BreakerState::Ramping {
+            self.catch_up(now);
+        }
         self.word.get().state()
     }
 
