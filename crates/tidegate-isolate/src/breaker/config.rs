@@ -22,7 +22,8 @@ pub struct BreakerConfig {
     /// The calls whose results it judges. Fixed for the life of the breaker.
     pub window: BreakerWindow,
     /// The smallest number of calls in the window for which a rate is judged. 0 is invalid; 1
-    /// judges from the first call on.
+    /// judges from the first call on. More than a [`Count`](BreakerWindow::Count) holds counts as all of
+    /// it.
     pub min_calls: u32,
     /// Opens when at least this percentage of the calls failed.
     pub error_percent: u8,

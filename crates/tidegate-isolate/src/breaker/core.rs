@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::internal::as_nanos;
 
-use super::config::BreakerConfig;
+use super::config::{BreakerConfig, BreakerWindow};
 use super::health::{LastCalls, Reading};
 
 /// The fields that the breaker's lock protects.
@@ -62,8 +62,12 @@ impl Core {
     }
 
     pub(super) fn is_bad(&self, reading: Reading) -> bool {
+        let least = match self.config.window {
+            BreakerWindow::Count(calls) => self.config.min_calls.min(calls),
+            BreakerWindow::Time(_) => self.config.min_calls,
+        };
         reading.is_bad(
-            u64::from(self.config.min_calls),
+            u64::from(least),
             u64::from(self.config.error_percent),
             u64::from(self.config.slow_percent),
         )

@@ -252,3 +252,10 @@ fn a_ramp_ends_without_a_call() {
     assert_eq!(breaker.state(now + 9 * SECOND - 1), Ramping);
     assert_eq!(breaker.state(now + 9 * SECOND), Closed);
 }
+
+#[test]
+fn a_volume_above_the_window_is_reached_with_all_calls_of_the_window() {
+    let (breaker, now) = in_state(Closed);
+    change(&breaker, |c| (c.min_calls, c.error_percent) = (11, 90));
+    assert_eq!(opens_after(&breaker, now), 9, "after one that succeeded");
+}
