@@ -104,14 +104,6 @@ impl Hedge {
         // A mutable borrow, because a call is `Send` but not `Sync`.
         let whole = &mut call;
         let raced = poll_fn(move |context| {
-            let is_due = |pause: &mut Pause| Pin::new(pause).poll(context).is_ready();
-            if pause.as_mut().is_some_and(is_due) {
-                pause = None;
-                if !whole.command().is_shut_down() && self.budget.try_spend() {
-                    whole.count(Event::Hedged);
-                    second.set(Some(attempt(whole.attempt())));
-                }
-            }
             let mut value_of = |answer| match answer {
                 Some(Ok(value)) => Some(value),
                 Some(Err(error)) => {
@@ -122,6 +114,15 @@ impl Hedge {
                 None => None,
             };
             let won = value_of(poll_attempt(&mut first, context));
+            // Polled after the first attempt, which may have ended while nobody polled.
+            let is_due = |pause: &mut Pause| Pin::new(pause).poll(context).is_ready();
+            if first.is_some() && pause.as_mut().is_some_and(is_due) {
+                pause = None;
+                if !whole.command().is_shut_down() && self.budget.try_spend() {
+                    whole.count(Event::Hedged);
+                    second.set(Some(attempt(whole.attempt())));
+                }
+            }
             let won = won.or_else(|| value_of(poll_attempt(&mut second, context)));
             if let Some(value) = won {
                 // Drops the losing attempt before the value is returned.

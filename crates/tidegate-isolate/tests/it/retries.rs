@@ -122,6 +122,33 @@ fn a_slow_first_attempt_gets_a_second_beside_it() {
 }
 
 #[test]
+fn a_first_attempt_that_has_ended_gets_no_second_however_late_it_is_polled() {
+    let (clock, _isolation, command) = alone(|c| c.no_timeout());
+    (0..20).for_each(|_| drop(command.run(|_| Ok(0))));
+    for end in [Ok(7), Err("down")] {
+        let (at, turn) = (clock.nanos() + 1, clock.clone());
+        let work = move |_| {
+            let clock = turn.clone();
+            std::future::poll_fn(move |_| match clock.nanos() {
+                now if now < at => Poll::Pending,
+                _ => Poll::Ready(end),
+            })
+        };
+        let hedge = Hedge::default();
+        let left = hedge.budget.left();
+        let mut hedged = pin!(hedge.run_async(command.call(), |call| call.run_async(work.clone())));
+        assert!(poll_once(hedged.as_mut()).is_pending());
+        clock.jump(SECOND);
+        assert_eq!(
+            poll_once(hedged.as_mut()).map(Result::ok),
+            Poll::Ready(end.ok())
+        );
+        assert_eq!(command.snapshot().totals[Event::Hedged], 0);
+        assert_eq!(hedge.budget.left(), left);
+    }
+}
+
+#[test]
 fn of_two_attempts_that_fail_the_first_cause_is_kept() {
     let (clock, _isolation, command) = alone(|c| c.permits(1).no_timeout());
     for _ in 0..20 {
