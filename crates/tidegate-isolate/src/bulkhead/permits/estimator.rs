@@ -91,6 +91,12 @@ impl Estimator {
         probe.map_or(self.limit, |probe| probe.limit)
     }
 
+    /// Ends a measurement that may be under way, without a result. Returns the limit before it.
+    pub(super) fn give_up(&mut self) -> Option<usize> {
+        self.limit = self.usual.probe.take()?.limit;
+        Some(self.limit as usize)
+    }
+
     /// Returns `true` while the usual latency is measured.
     pub(super) fn is_probing(&self) -> bool {
         self.usual.probe.is_some()

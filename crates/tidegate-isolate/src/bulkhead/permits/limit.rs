@@ -80,7 +80,7 @@ pub struct SampleWindow {
     pub length: Duration,
     /// The smallest number of samples that is evaluated.
     pub min_samples: u64,
-    /// Shorter latencies are ignored.
+    /// Shorter latencies are ignored, except by a measurement of the latency without a queue.
     pub min_latency: Duration,
 }
 

@@ -14,8 +14,10 @@ use crate::lock::lock;
 /// last ones.
 const OLDEST: u64 = 300 * 1_000_000_000;
 
-/// The latency without a queue is measured with at least this many calls.
+/// The latency without a queue is measured with this many calls, or with fewer if a window has been over
+/// for `PROBE_WAIT`: few calls are let through in the meantime.
 const PROBE_SAMPLES: u64 = 50;
+const PROBE_WAIT: u64 = 10 * 1_000_000_000;
 
 /// Collects samples without a lock and passes them to the algorithm at the end of a window. The
 /// settings can change while it is in use, and it can be switched off and on again.
@@ -90,8 +92,7 @@ impl Sampler {
             .store(as_nanos(window.length), Ordering::Relaxed);
         self.min_samples
             .store(window.min_samples, Ordering::Relaxed);
-        self.min_nanos
-            .store(as_nanos(window.min_latency), Ordering::Relaxed);
+        self.set_least(&estimator);
         apply(estimator.limit as usize);
     }
 
@@ -102,14 +103,15 @@ impl Sampler {
         now: u64,
         nanos: u64,
         (in_flight, dropped): (usize, bool),
-        apply: impl FnOnce(usize, Option<LimitReason>),
+        mut apply: impl FnMut(usize, Option<LimitReason>),
     ) -> bool {
+        let mut is_new = false;
         if now > self.next.load(Ordering::Relaxed).saturating_add(OLDEST) {
-            self.discard(now);
+            is_new = self.discard(now, &mut apply);
         }
         if nanos < self.min_nanos.load(Ordering::Relaxed) || now < self.from.load(Ordering::Relaxed)
         {
-            return false;
+            return is_new;
         }
         self.sum.fetch_add(nanos, Ordering::Relaxed);
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
@@ -122,21 +124,23 @@ impl Sampler {
         }
         let min_samples = self.min_samples.load(Ordering::Relaxed);
         let is_lost = self.drops.load(Ordering::Relaxed) * 2 > count;
-        let is_early = now < self.next.load(Ordering::Relaxed);
+        let next = self.next.load(Ordering::Relaxed);
         // Many calls that are lost are reason enough to close a window early.
-        if count < min_samples || is_early && !(is_lost && count >= PROBE_SAMPLES) {
-            return false;
+        if count < min_samples || now < next && !(is_lost && count >= PROBE_SAMPLES) {
+            return is_new;
         }
         // The thread that gets the lock closes the window; the others continue.
         let Ok(mut estimator) = self.estimator.try_lock() else {
-            return false;
+            return is_new;
         };
-        if !self.is_on() || estimator.is_probing() && count < PROBE_SAMPLES && !is_lost {
-            return false;
+        let is_enough = count >= PROBE_SAMPLES || is_lost || now >= next.saturating_add(PROBE_WAIT);
+        if !self.is_on() || estimator.is_probing() && !is_enough {
+            return is_new;
         }
         let seen = self.close(now);
         let (limit, reason) = estimator.update(seen);
         self.open(now, if estimator.compares() { seen.nanos } else { 0 });
+        self.set_least(&estimator);
         apply(limit, reason);
         true
     }
@@ -166,22 +170,42 @@ impl Sampler {
             .store(now.saturating_add(length), Ordering::Relaxed);
     }
 
-    /// Discards a window that is too old, unless another thread has.
-    #[cold]
-    fn discard(&self, now: u64) {
-        let Ok(_estimator) = self.estimator.try_lock() else {
-            return;
+    /// Sets the shortest latency that is a sample. A measurement takes them all, because calls that do not
+    /// queue may be faster.
+    fn set_least(&self, estimator: &Estimator) {
+        let window = estimator.config.window.unwrap_or(SampleWindow::EACH_CALL);
+        let least = match estimator.is_probing() {
+            true => 0,
+            false => as_nanos(window.min_latency),
         };
-        if now > self.next.load(Ordering::Relaxed).saturating_add(OLDEST) {
-            let _ = self.close(now);
-            self.open(now, 0);
+        self.min_nanos.store(least, Ordering::Relaxed);
+    }
+
+    /// Discards a window that is too old, unless another thread has. Gives up a measurement that is under
+    /// way: then calls `apply` with the limit before it, and returns `true`.
+    #[cold]
+    fn discard(&self, now: u64, apply: &mut dyn FnMut(usize, Option<LimitReason>)) -> bool {
+        let Ok(mut estimator) = self.estimator.try_lock() else {
+            return false;
+        };
+        if now <= self.next.load(Ordering::Relaxed).saturating_add(OLDEST) {
+            return false;
         }
+        let _ = self.close(now);
+        self.open(now, 0);
+        let given_up = estimator.give_up().filter(|_| self.is_on());
+        self.set_least(&estimator);
+        given_up
+            .map(|limit| apply(limit, Some(LimitReason::Probe)))
+            .is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
     //! Samples are collected, and new settings are applied.
+
+    use std::time::Duration;
 
     use super::*;
 
@@ -249,6 +273,61 @@ mod tests {
         assert_eq!(window(MS, MS), Some(50), "no queue was seen");
         assert_eq!(window(MS + MS / 2, 99 * MS), None, "they began before");
         assert_eq!(window(252 * MS, MS), Some(62), "and are not in this mean");
+    }
+
+    /// Returns a sampler that measures the latency of long calls with half of its limit of eight, and
+    /// the time.
+    fn measuring(window: SampleWindow) -> (Sampler, u64) {
+        let limit = AdaptiveLimit {
+            initial: 8,
+            max: 8,
+            window: Some(window),
+            ..AdaptiveLimit::vegas()
+        };
+        let sampler = Sampler::new(limit);
+        let (first, second) = (61_000 * MS, 242_000 * MS);
+        assert_eq!(samples(&sampler, first, 60_000 * MS), Some(8));
+        assert_eq!(samples(&sampler, second, 90_000 * MS), Some(4));
+        (sampler, second)
+    }
+
+    /// Returns the limit that ten samples lead to.
+    fn samples(sampler: &Sampler, now: u64, nanos: u64) -> Option<usize> {
+        let samples = (0..10).map(|_| sample(sampler, now, nanos, (8, false)));
+        samples.flatten().last()
+    }
+
+    #[test]
+    fn a_measurement_does_not_wait_for_many_long_calls() {
+        let (sampler, since) = measuring(SampleWindow::default());
+        let end = since + 270_000 * MS;
+        assert_eq!(samples(&sampler, end, 60_000 * MS), None, "too few");
+        let later = end + PROBE_WAIT;
+        assert_eq!(sample(&sampler, later, 60_000 * MS, (4, false)), Some(8));
+    }
+
+    #[test]
+    fn a_measurement_of_before_an_idle_period_is_given_up() {
+        let (sampler, since) = measuring(SampleWindow::default());
+        let later = since + 270_000 * MS + OLDEST;
+        assert_eq!(sample(&sampler, later, MS, (1, false)), None);
+        assert_eq!(sample(&sampler, later + 1, MS, (1, false)), Some(8));
+        // The sampler does not overwrite a limit that was fixed meanwhile.
+        let (sampler, since) = measuring(SampleWindow::default());
+        sampler.switch_off(|was_on| assert!(was_on));
+        assert_eq!(sample(&sampler, 3 * since + OLDEST, MS, (1, false)), None);
+    }
+
+    #[test]
+    fn a_measurement_takes_calls_that_are_too_short_otherwise() {
+        let min_latency = Duration::from_secs(1);
+        let (sampler, since) = measuring(SampleWindow {
+            min_latency,
+            ..SampleWindow::default()
+        });
+        let end = since + 270_000 * MS + PROBE_WAIT;
+        assert_eq!(samples(&sampler, end, MS), Some(8));
+        assert_eq!(samples(&sampler, 2 * end, MS), None, "it has ended");
     }
 
     #[test]
