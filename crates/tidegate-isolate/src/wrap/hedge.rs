@@ -118,7 +118,8 @@ impl Hedge {
             let is_due = |pause: &mut Pause| Pin::new(pause).poll(context).is_ready();
             if first.is_some() && pause.as_mut().is_some_and(is_due) {
                 pause = None;
-                if !whole.command().is_shut_down() && self.budget.try_spend() {
+                let may_begin = !whole.command().is_shut_down() && !whole.is_cancelled();
+                if may_begin && self.budget.try_spend() {
                     whole.count(Event::Hedged);
                     second.set(Some(attempt(whole.attempt())));
                 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tidegate_core::{Blocking, CancelToken, Parker};
 use tidegate_isolate::internal::Retries;
 use tidegate_isolate::{
-    Cause, CommandError, Event, Hedge, Interrupt, PoolConfig, RateConfig, Rejection, Retry,
-    RetryBudget,
+    CancelOutcome, Cause, CommandError, Event, Hedge, Interrupt, PoolConfig, RateConfig, Rejection,
+    Retry, RetryBudget,
 };
 use tidegate_testkit::{Bomb, Gate, block_on, until};
 
@@ -146,6 +146,21 @@ fn a_first_attempt_that_has_ended_gets_no_second_however_late_it_is_polled() {
         assert_eq!(command.snapshot().totals[Event::Hedged], 0);
         assert_eq!(hedge.budget.left(), left);
     }
+}
+
+#[test]
+fn a_call_that_was_cancelled_gets_no_second_attempt() {
+    let (clock, _isolation, command) = alone(|c| c.no_timeout());
+    (0..20).for_each(|_| drop(command.run(|_| Ok(0))));
+    let (hedge, (call, handle)) = (Hedge::default(), with_handle(command.call()));
+    let left = hedge.budget.left();
+    let mut hedged = pin!(hedge.run_async(call, |call| call.run_async(|_| pending())));
+    assert!(poll_once(hedged.as_mut()).is_pending());
+    assert_eq!(handle.cancel(Interrupt::No), CancelOutcome::NotBegun);
+    clock.jump(SECOND);
+    assert!(poll_once(hedged.as_mut()).is_pending());
+    assert_eq!(command.snapshot().totals[Event::Hedged], 0);
+    assert_eq!(hedge.budget.left(), left);
 }
 
 #[test]
