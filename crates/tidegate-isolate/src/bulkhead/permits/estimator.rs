@@ -29,7 +29,7 @@ pub(crate) struct Seen {
 impl Seen {
     /// Returns `true` if half of enough calls were dropped: the dependency may be busy with calls that
     /// nobody waits for.
-    const fn is_lost(self) -> bool {
+    pub(super) const fn is_lost(self) -> bool {
         self.count >= 10 && self.drops * 2 >= self.count
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Sampler {
     from: AtomicU64,
     /// The earliest end of the window.
     next: AtomicU64,
+    /// When a window was lost: calls that began before say nothing about the limit since then.
+    lost_at: AtomicU64,
     sum: AtomicU64,
     count: AtomicU64,
     drops: AtomicU64,
@@ -51,6 +53,7 @@ impl Sampler {
             min_nanos: AtomicU64::new(0),
             from: AtomicU64::new(0),
             next: AtomicU64::new(0),
+            lost_at: AtomicU64::new(0),
             sum: AtomicU64::new(0),
             count: AtomicU64::new(0),
             drops: AtomicU64::new(0),
@@ -109,7 +112,9 @@ impl Sampler {
         if now > self.next.load(Ordering::Relaxed).saturating_add(OLDEST) {
             is_new = self.discard(now, &mut apply);
         }
-        if nanos < self.min_nanos.load(Ordering::Relaxed) || now < self.from.load(Ordering::Relaxed)
+        if nanos < self.min_nanos.load(Ordering::Relaxed)
+            || now < self.from.load(Ordering::Relaxed)
+            || now.saturating_sub(nanos) < self.lost_at.load(Ordering::Relaxed)
         {
             return is_new;
         }
@@ -139,7 +144,15 @@ impl Sampler {
         }
         let seen = self.close(now);
         let (limit, reason) = estimator.update(seen);
-        self.open(now, if estimator.compares() { seen.nanos } else { 0 });
+        match (estimator.compares(), seen.is_lost()) {
+            (false, _) => self.open(now, 0),
+            (true, false) => self.open(now, seen.nanos),
+            // How long callers have waited in vain is not how long calls take.
+            (true, true) => {
+                self.lost_at.store(now, Ordering::Relaxed);
+                self.open(now, 0);
+            }
+        }
         self.set_least(&estimator);
         apply(limit, reason);
         true
@@ -304,6 +317,31 @@ mod tests {
         assert_eq!(samples(&sampler, end, 60_000 * MS), None, "too few");
         let later = end + PROBE_WAIT;
         assert_eq!(sample(&sampler, later, 60_000 * MS, (4, false)), Some(8));
+    }
+
+    #[test]
+    fn a_limit_recovers_soon_from_calls_that_were_given_up_late() {
+        let min_samples = 40;
+        let sampler = Sampler::new(AdaptiveLimit {
+            initial: 40,
+            window: Some(SampleWindow {
+                min_samples,
+                ..SampleWindow::default()
+            }),
+            ..AdaptiveLimit::vegas()
+        });
+        let minute = 60_000 * MS;
+        let window = |now: u64, took: u64, is_late: bool| {
+            let samples = (0..50).map(|_| sample(&sampler, now, took, (4, is_late)));
+            samples.flatten().last()
+        };
+        let lost = minute + MS;
+        let samples = (0..40).map(|_| sample(&sampler, lost, minute, (40, true)));
+        assert_eq!(samples.flatten().last(), Some(4));
+        let [first, second] = [1, 2].map(|windows| lost + windows * 251 * MS);
+        assert_eq!(window(first, minute, true), None, "they began before");
+        assert_eq!(window(first, MS, false), Some(4));
+        assert_eq!(window(second, MS, false), Some(5));
     }
 
     #[test]
