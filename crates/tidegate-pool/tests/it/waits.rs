@@ -1,11 +1,11 @@
 //! Waits of jobs and of view tasks that would close a circle: one of them is refused, and none else.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use tidegate_pool::{Growth, OrderedView, PoolPolicy, WorkerPool};
+use tidegate_pool::{Growth, NotStartedError, OrderedView, PoolPolicy, WorkerPool};
 use tidegate_promise::{Completion, Failure, WaitError};
-use tidegate_testkit::{Counter, Rng, Stop, block_on, model};
+use tidegate_testkit::{Counter, Gate, Rng, Stop, block_on, model};
 
 fn pool(name: &str, threads: usize) -> WorkerPool {
     let builder = WorkerPool::builder(name).core(threads).max(threads);
@@ -93,6 +93,33 @@ fn a_task_of_a_view_is_on_a_thread_of_the_pool() {
     assert_eq!(ends(tried.unwrap()), (true, [true, false]));
     gate.open();
     assert!(!pool.is_current());
+}
+
+#[test]
+fn a_wait_for_a_job_that_was_handed_back_needs_no_thread_of_its_pool() {
+    for taken in [false, true] {
+        let pool = pool("workers", 1);
+        let (give, given) = mpsc::channel::<Completion<u32>>();
+        let begun = Gate::new();
+        let opens = begun.opens();
+        let waiting = pool.submit(move || {
+            opens();
+            given.recv().unwrap().wait_timeout(Duration::from_nanos(1))
+        });
+        begun.wait();
+        let queued = pool.submit(|| 0).unwrap();
+        let report = pool.shutdown(Duration::ZERO).wait().unwrap().handed_back;
+        let tasks = taken.then(|| report.take());
+        give.send(queued).unwrap();
+        let why = ends(waiting.unwrap()).unwrap_err();
+        assert_eq!(why.is_timeout(), taken, "{why}");
+        let cause = why.failure();
+        assert_eq!(
+            cause.is_some_and(|cause| cause.downcast_ref::<NotStartedError>().is_some()),
+            !taken
+        );
+        drop(tasks);
+    }
 }
 
 #[test]
