@@ -53,7 +53,7 @@ where
     if let Err(why) = target.timer().start() {
         return Err(Rejected::new(run, why));
     }
-    let (answer, completion) = TaskPromise::of(target, Work::Own);
+    let (answer, completion) = TaskPromise::of(target, Work::Submitted);
     let task = ScheduledTask::new(target, type_name::<F>());
     task.cancel_with(&answer);
     let span = Span::current();
@@ -75,7 +75,7 @@ where
     if let Err(why) = target.timer().start() {
         return Err(Rejected::new(run, why).into());
     }
-    let (answer, completion) = TaskPromise::of(target, Work::Own);
+    let (answer, completion) = TaskPromise::of(target, Work::Submitted);
     let task = ScheduledTask::new(target, type_name::<F>());
     task.cancel_with(&answer);
     task.begin(first, Body::Repeat(Repeat::new(answer, every, run)));

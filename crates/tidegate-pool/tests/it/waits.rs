@@ -123,6 +123,17 @@ fn a_wait_for_a_job_that_was_handed_back_needs_no_thread_of_its_pool() {
 }
 
 #[test]
+fn a_wait_for_a_scheduled_task_ends_where_nothing_is_queued() {
+    let builder = WorkerPool::builder("workers").core(1).max(1).queue(0);
+    let pool = builder.reserved(0).build().unwrap();
+    let handle = pool.clone();
+    // The task finds neither a thread nor a place when it is due.
+    let waiting = pool.submit(move || handle.schedule(Duration::ZERO, || 0).unwrap().wait());
+    let why = ends(waiting.unwrap()).unwrap_err();
+    assert!(matches!(why, WaitError::Failed(_)), "{why}");
+}
+
+#[test]
 fn a_view_over_a_pool_that_queues_first_keeps_the_order() {
     let builder = WorkerPool::builder("workers").core(1).max(2).queue(1);
     let pool = builder.growth(Growth::QueueFirst).build().unwrap();

@@ -94,6 +94,8 @@ impl Executor for Shared {
             (PoolPolicy::With(_), _) => Vec::new(),
             // It will be refused.
             (_, Work::Given) if self.free_threads().places == 0 => Vec::new(),
+            // It has a thread, or it will be refused when it is due.
+            (_, Work::Submitted) if !self.has_queue() && self.waiting() == 0 => Vec::new(),
             // It was handed back: it runs elsewhere, if at all.
             (_, Work::Submitted | Work::Given) if self.left.has_left() => Vec::new(),
             _ => vec![Need::thread_of(self.id)],
