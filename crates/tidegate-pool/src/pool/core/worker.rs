@@ -174,9 +174,12 @@ impl Worker<'_> {
             }
         }
         let mut since = shared.clock.nanos();
+        // A thread that may stay sleeps without a deadline. A change of the limits wakes it.
+        let mut stays = false;
         loop {
             let keep_alive = shared.keep_alive();
-            let deadline = (keep_alive > 0).then(|| since.saturating_add(keep_alive));
+            let may_end = keep_alive > 0 && !stays;
+            let deadline = may_end.then(|| since.saturating_add(keep_alive));
             match worker_slot.sleep_with(&shared.clock, deadline, |job| self.begin(job)) {
                 SlotWait::Given { job, asleep } => {
                     match asleep {
@@ -192,11 +195,11 @@ impl Worker<'_> {
                     let now = shared.clock.nanos();
                     let keep_alive = shared.keep_alive();
                     let expired = keep_alive > 0 && now >= since.saturating_add(keep_alive);
+                    since = if expired { now } else { since };
                     match self.recheck_idle(expired) {
                         WorkerStep::Run(job) => return Some(job),
                         WorkerStep::Leave => return None,
-                        WorkerStep::Wait { .. } if expired => since = now,
-                        WorkerStep::Wait { .. } => {}
+                        WorkerStep::Wait { .. } => stays = expired,
                     }
                 }
             }

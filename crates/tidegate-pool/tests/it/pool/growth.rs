@@ -157,6 +157,19 @@ fn idle_threads_above_the_core_leave_after_the_keep_alive() {
 }
 
 #[test]
+fn idle_threads_of_the_core_sleep_without_a_deadline() {
+    let clock = ManualClock::new();
+    let pool = builder(&clock).core(2).max(4).reserved(0);
+    let pool = pool.keep_alive(10 * SECOND).build().unwrap();
+    for _ in 0..2 {
+        release(&clock, hold_many(&pool, 4));
+        clock.advance(20 * SECOND);
+        assert_eq!(pool.metrics().threads, 2);
+        assert_eq!(clock.next_deadline(), None);
+    }
+}
+
+#[test]
 fn a_steady_trickle_does_not_keep_idle_threads() {
     let clock = ManualClock::new();
     let pool = builder(&clock).core(0).max(16).reserved(0);
