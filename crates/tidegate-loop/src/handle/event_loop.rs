@@ -244,8 +244,8 @@ impl<P: Placement> EventLoop<P> {
     }
 
     /// Adds a hook that runs on the event loop during its shutdown, after the quiet period and after
-    /// all tasks that were accepted before it. Hooks run in the order in which they were added. The
-    /// event loop closes when the tasks that hooks submit have run.
+    /// all tasks that were accepted until its end. Hooks run in the order in which they were added.
+    /// The event loop closes when the tasks that came meanwhile, also from hooks, have run.
     ///
     /// # Errors
     ///
