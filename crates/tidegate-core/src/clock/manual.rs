@@ -122,8 +122,9 @@ impl ManualClock {
     ///
     /// # Threads
     ///
-    /// Do not call this from a loop on this clock: it would wait for itself. It hangs while a loop
-    /// on this clock is blocked by something outside this library; use [`ManualClock::jump`] then.
+    /// Do not call this from a loop or from a job of a pool on this clock: it would wait for itself.
+    /// It hangs while one of them is blocked by something outside this library; use
+    /// [`ManualClock::jump`] then.
     pub fn advance(&self, by: Duration) {
         self.settle();
         let mut state = self.lock();
@@ -154,7 +155,8 @@ impl ManualClock {
         self.shared.changed.notify_all();
     }
 
-    /// Returns when every loop on this clock is idle: asleep, not due and not woken.
+    /// Returns when every loop and every thread of a pool on this clock is idle: asleep, not due and
+    /// not woken. Waits for itself if one of them calls this.
     pub fn settle(&self) {
         drop(self.settled(self.lock()));
     }
