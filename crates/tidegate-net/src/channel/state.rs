@@ -265,6 +265,11 @@ impl State {
         self.end != RequestedEnd::None
     }
 
+    /// Returns `true` if everything is sent, and the channel waits for the end of its peer.
+    pub(crate) fn is_lingering(&self) -> bool {
+        self.end == RequestedEnd::Lingering
+    }
+
     /// Returns `true` if the connection or its sending half is to be ended.
     #[inline(always)]
     pub(crate) fn has_end_to_do(&self) -> bool {

@@ -285,6 +285,13 @@ impl HandlerContext<'_> {
         self.parts.io.state.flags.set(Flags::LINGERS);
     }
 
+    /// Returns `true` if everything is sent, and the channel waits for the end of the peer before it is
+    /// closed.
+    #[doc(hidden)]
+    pub fn is_lingering(&self) -> bool {
+        self.parts.io.state.is_lingering()
+    }
+
     /// Returns `true` if the channel stays open when the peer closes its sending half.
     pub fn half_closure(&self) -> bool {
         self.parts.io.state.flags.any(Flags::HALF_CLOSURE)

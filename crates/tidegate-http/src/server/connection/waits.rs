@@ -166,7 +166,7 @@ impl<S: Service> Connection<S> {
             Waits::Head => limits.head_time,
             Waits::Body => limits.body_time,
             Waits::Response => limits.send_time,
-            // The channel lingers as long, and no handler holds the end back for longer.
+            // A handler holds the end back for no longer. A channel that lingers has a time of its own.
             Waits::End => ChannelOptions::LINGER_TIME,
         }
     }
@@ -200,6 +200,7 @@ impl<S: Service> Connection<S> {
                 self.phase = Phase::Ended;
                 return wire.close_when_flushed();
             }
+            (Waits::End, None) if wire.is_lingering() => return,
             (Waits::End, None) if rest.is_zero() => return wire.close(),
             _ => {}
         }

@@ -170,6 +170,20 @@ fn a_refused_client_has_time_to_read_the_status() {
 }
 
 #[test]
+fn a_client_has_that_time_from_when_everything_is_sent() {
+    let mut client = Client::new(echo);
+    client.socket.set_room(Some(0));
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+    client.advance(Duration::from_millis(1900));
+    client.socket.set_room(None);
+    assert_eq!(client.responses(), closing("400 Bad Request"));
+    client.advance(Duration::from_millis(1999));
+    assert!(client.is_lingering());
+    client.advance(Duration::from_millis(1));
+    assert!(!client.is_open());
+}
+
+#[test]
 fn responses_that_a_client_does_not_take_stop_its_requests() {
     let mut client = Client::new(|_, response| response.body(vec![b'x'; 10_000]));
     client.socket.set_room(Some(0));
