@@ -65,7 +65,9 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
                 0 => return self.complete(),
                 1 => match self.parts.stack.pop() {
                     // The handler passed one message on and did nothing else: continue with it.
-                    Some(Action::Read { at: next, msg: on }) => (at, msg) = (next as usize, on),
+                    Some(Action::Read { at: next, msg: on }) if !self.parts.io.state.ends() => {
+                        (at, msg) = (next as usize, on);
+                    }
                     Some(other) => {
                         self.parts.stack.push(other);
                         return self.complete();
@@ -172,6 +174,10 @@ impl<E: ?Sized + HandlerStorage> Pipeline<E> {
 
     #[inline]
     fn step_read(&mut self, at: u32, msg: Msg) {
+        if self.parts.io.state.ends() {
+            // A handler has ended the channel because of a message before this one.
+            return drop(msg);
+        }
         match self.next_in(at, mask::READ) {
             Some(at) => self.call(at, CurrentCall::Event, |handler, ctx| {
                 handler.read(msg, false, ctx);

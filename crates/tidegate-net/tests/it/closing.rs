@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::handlers::{Rate, TrafficShaping};
+use tidegate_net::handlers::{FlowControl, LineFrames, Rate, TrafficShaping};
 use tidegate_net::{
     Channel, ChannelOptions, EmbeddedChannel, InboundContext, NetError, Outbound, OutboundContext,
 };
@@ -11,7 +11,7 @@ use tidegate_promise::{Completion, WaitError};
 use tidegate_testkit::Log;
 
 use crate::acts::Acts;
-use crate::{LogReads, dial, first, giving, group_by, marks};
+use crate::{LogReads, dial, first, giving, group_by, marks, no_auto_read};
 
 fn is_closed(write: Completion<()>) -> bool {
     let WaitError::Failed(why) = write.wait().unwrap_err() else {
@@ -66,6 +66,60 @@ fn after_a_graceful_close_nothing_is_read_on_any_request() {
     assert!(!closed.is_done(), "what was written still goes out");
     channel.set_room(None);
     assert!(closed.is_done() && log.is_empty());
+    assert_eq!(channel.sent(), "last words");
+}
+
+#[test]
+fn after_a_close_no_handler_gets_another_message_of_the_same_read() {
+    for close in [
+        (|ctx| ctx.close()) as fn(&mut InboundContext<'_, Acts>),
+        |ctx| ctx.close_when_flushed(),
+        |ctx| ctx.abort(),
+    ] {
+        let (log, own) = Log::pair();
+        let closes = Acts::on_read(move |line, ctx| {
+            close(ctx);
+            ctx.fire_read(line);
+        });
+        let mut channel = EmbeddedChannel::new(|p| {
+            let p = p.add("lines", LineFrames::max(80));
+            let hears = Acts::on_read(move |line, ctx| {
+                own.push(line.clone());
+                ctx.fire_read(line);
+            });
+            p.add("hears", hears).add("closes", closes)
+        })
+        .unwrap();
+        channel.receive("bye\nand\n");
+        channel.receive("more\n");
+        assert!(!channel.is_open());
+        assert_eq!(log.take(), ["bye"]);
+        assert!(channel.read_inbound::<Bytes>().is_none());
+    }
+}
+
+#[test]
+fn after_a_graceful_close_no_handler_gets_what_another_one_held_back() {
+    let (log, own) = Log::pair();
+    let mut channel = EmbeddedChannel::with_options(no_auto_read(), |p| {
+        let p = p.add("lines", LineFrames::max(80));
+        p.add_duplex("flow", FlowControl::new())
+            .add("hears", LogReads(own))
+    })
+    .unwrap();
+    let handle = channel.channel();
+    channel.set_room(Some(0));
+    handle.read();
+    channel.run();
+    channel.receive("one\ntwo\n");
+    assert_eq!(log.take(), ["one"]);
+    handle.write("last words");
+    drop(handle.close_when_flushed());
+    handle.read();
+    channel.run();
+    assert!(channel.is_open() && log.is_empty());
+    channel.set_room(None);
+    assert!(!channel.is_open() && log.is_empty());
     assert_eq!(channel.sent(), "last words");
 }
 
