@@ -356,6 +356,11 @@ impl Inbound for TrafficShaping {
     }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        if let Some(End::Close) = self.end {
+            // The channel gets the close behind the writes that wait; until then the peer may go on.
+            ctx.linger_on_close();
+            return ctx.give_back(bytes);
+        }
         if let Some(rate) = &self.read {
             let now = ctx.now();
             rate.take(bytes.len(), now);

@@ -124,6 +124,25 @@ fn after_a_graceful_close_no_handler_gets_what_another_one_held_back() {
 }
 
 #[test]
+fn while_a_handler_holds_a_graceful_close_back_nothing_is_received() {
+    let (log, own) = Log::pair();
+    let slow = TrafficShaping::new(None, Some(Rate::bytes_per_second(10)));
+    let mut channel =
+        EmbeddedChannel::new(|p| p.add_duplex("slow", slow).add("hears", LogReads(own))).unwrap();
+    let handle = channel.channel();
+    handle.write_and_flush("0123456789");
+    handle.write_and_flush("0123456789");
+    drop(handle.close_when_flushed());
+    channel.run();
+    channel.receive("more");
+    channel.advance(Duration::from_secs(1));
+    assert_eq!(channel.sent().len(), 20);
+    assert!(channel.is_open() && channel.is_output_shut(), "it lingers");
+    channel.end_input();
+    assert!(!channel.is_open() && log.is_empty());
+}
+
+#[test]
 fn a_graceful_close_has_a_deadline_by_the_loops_clock() {
     let options = ChannelOptions {
         close_timeout: Duration::from_secs(5),
