@@ -13,14 +13,16 @@ pub(crate) enum Peer {
     #[default]
     Unknown,
     Address(SocketAddr),
-    /// The path of a Unix socket: its own one, or the one at which the two ends have met.
+    /// The path of a Unix socket: its own one, or the one at which the two ends have met. Without control
+    /// characters, which would break the line of a report.
     Path(Arc<str>),
 }
 
 impl Peer {
     #[cfg(unix)]
     pub(crate) fn at_path(path: &Path) -> Self {
-        Self::Path(path.display().to_string().into())
+        let path = path.display().to_string();
+        Self::Path(path.replace(char::is_control, "\u{fffd}").into())
     }
 
     /// Returns the first of the addresses of Unix sockets that has a path.
@@ -58,5 +60,16 @@ impl From<Option<SocketAddr>> for Peer {
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.name().unwrap_or(&"local").fmt(f)
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_socket_is_one_line() {
+        let peer = Peer::at_path(Path::new("/run/gr\u{fc}n\n\u{1b}[31m"));
+        assert_eq!(peer.to_string(), "/run/gr\u{fc}n\u{fffd}\u{fffd}[31m");
     }
 }
