@@ -155,9 +155,10 @@ impl Channel {
 
     /// Closes the channel as soon as everything written so far is sent. The completion succeeds
     /// when the channel is closed. From now on no handler gets what is received, and later writes fail
-    /// with [`NetError::Closed`]. If the peer is still sending then, only the sending half is closed at
-    /// first, so that the peer can read to the end: the channel drops what comes, until the peer ends or
-    /// [`LINGER_TIME`](crate::ChannelOptions::LINGER_TIME) is over. Data that cannot be sent within
+    /// with [`NetError::Closed`]. If unread bytes wait then, or have come meanwhile, only the sending half
+    /// is closed at first, so that the peer can read to the end: the channel drops what comes, until the
+    /// peer ends or [`LINGER_TIME`](crate::ChannelOptions::LINGER_TIME) is over. A handler that expects
+    /// more later calls [`linger_on_close`](crate::HandlerContext::linger_on_close). Data that cannot be sent within
     /// [`close_timeout`](crate::ChannelOptions::close_timeout) fails: the channel is then closed
     /// with a [`NetError::CloseTimeout`].
     pub fn close_when_flushed(&self) -> SharedCompletion<()> {
