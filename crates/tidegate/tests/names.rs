@@ -109,7 +109,7 @@ fn patient<P: ChannelPlacement>(client: ClientBuilder<P>) -> ClientBuilder<P> {
 #[test]
 fn functions_take_builders_and_loops_of_any_placement() {
     let group = pinned("io", 1).unwrap();
-    assert_eq!(name_of(&group.loops().next()), "io-0");
+    assert_eq!(name_of(group.loops().next()), "io-0");
     let server = tuned(Server::builder(&group)).bind("127.0.0.1:0");
     let server = server.wait().unwrap();
     let stream = std::net::TcpStream::connect(server.local_addr()).unwrap();

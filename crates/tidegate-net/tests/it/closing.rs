@@ -376,9 +376,9 @@ fn a_connection_that_breaks_ends_a_graceful_close() {
 
 #[test]
 fn a_flush_with_a_completion_fails_once_after_a_lost_write() {
-    type Lose = fn(&mut EmbeddedChannel);
+    type Row = (fn(&mut EmbeddedChannel), fn(&NetError) -> bool);
     let much = || vec![0; 1000];
-    let rows: [(Lose, fn(&NetError) -> bool); 3] = [
+    let rows: [Row; 3] = [
         // Above the cap: of a handle, and of a handler.
         (
             |channel| channel.channel().write(vec![0; 1000]),

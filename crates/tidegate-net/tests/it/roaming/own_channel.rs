@@ -45,11 +45,11 @@ fn a_handler_that_waits_for_its_own_channel_gets_an_error() {
         });
         p.add_handler("waits", Handler::inbound(waits))
     });
-    for which in 0..WAITS.len() {
+    for (which, (what, _)) in (0..).zip(WAITS) {
         let mut client = dial(&server);
-        client.write_all(&[which as u8]).unwrap();
+        client.write_all(&[which]).unwrap();
         log.wait_for(1);
-        assert_eq!(log.take(), [(WAITS[which].0, true)]);
+        assert_eq!(log.take(), [(what, true)]);
     }
 }
 
