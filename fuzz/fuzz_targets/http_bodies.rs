@@ -67,7 +67,9 @@ fn parse(data: &[u8]) -> Option<Whole> {
     else {
         return None;
     };
-    let fields = fields.iter().map(|field| (field.name.to_owned(), field.value.to_vec()));
+    let fields = fields
+        .iter()
+        .map(|field| (field.name.to_owned(), field.value.to_vec()));
     Some((body, fields.collect(), at + length))
 }
 

@@ -21,7 +21,9 @@ fuzz_target!(|data: &[u8]| {
     let mut encoder = BodyEncoder::new(BodyFraming::Chunked);
     let mut written = HEAD.to_vec();
     for piece in data.chunks(size) {
-        encoder.data(&mut written, piece).expect("a chunk of any bytes");
+        encoder
+            .data(&mut written, piece)
+            .expect("a chunk of any bytes");
     }
     encoder.finish(&mut written).expect("the end of the chunks");
     let read = requests(written.chunks(size));

@@ -12,7 +12,10 @@ fuzz_target!(|data: &[u8]| {
     };
     let pieces = || data.chunks(usize::from(size).max(1));
     assert_eq!(requests(pieces()), requests([data]));
-    assert_eq!(responses(Method::Get, pieces()), responses(Method::Get, [data]));
+    assert_eq!(
+        responses(Method::Get, pieces()),
+        responses(Method::Get, [data])
+    );
 
     let mut decoder = RequestDecoder::new(HeadLimits::DEFAULT, BodyLimits::DEFAULT);
     let mut table = HeadTable::new();
@@ -25,9 +28,10 @@ fuzz_target!(|data: &[u8]| {
     if head.get("host").is_none() {
         return;
     }
-    let (Some(Event::Head(before, fields, framing)), Some(after)) =
-        (requests([data]).into_iter().next(), requests([&written[..]]).into_iter().next())
-    else {
+    let (Some(Event::Head(before, fields, framing)), Some(after)) = (
+        requests([data]).into_iter().next(),
+        requests([&written[..]]).into_iter().next(),
+    ) else {
         panic!("a copied head is not read: {}", written.escape_ascii());
     };
     // An `Expect` that HTTP/1.0 ignores is refused in HTTP/1.1.

@@ -12,7 +12,7 @@ pub mod connection;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use tidegate_net::{PipelineBuilder, EmbeddedChannel, Inbound, InboundContext, Nothing};
+use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineBuilder};
 use tidegate_promise::Failure;
 
 /// The decoded frames in order; `None` is an error.

@@ -2,8 +2,8 @@
 
 use tidegate_http::codec::FieldLines;
 use tidegate_http::{HttpServer, Request, Response, ResponseStream};
-use tidegate_net::NetGroup;
 use tidegate_net::ChannelPlacement;
+use tidegate_net::NetGroup;
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Outcome;
 
