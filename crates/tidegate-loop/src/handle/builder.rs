@@ -15,7 +15,6 @@ use crate::core::driver::{Driver, ParkDriver};
 use crate::core::loop_core::Core;
 use crate::errors::BuildError;
 use crate::schedule::coarse_timers;
-use crate::shutdown::end_watch::EndWatch;
 use crate::state::health::Health;
 use crate::state::settings::Settings;
 use crate::state::shared::{Drive, DriverView, Parts, Shared};
@@ -42,8 +41,6 @@ pub struct EventLoopBuilder {
     coarse_tick: Duration,
     budget: TurnBudget,
     pub(crate) idle_stop: u64,
-    /// Watches the shutdowns of the loops that clones of this builder build.
-    end_watch: Arc<EndWatch>,
 }
 
 impl EventLoop {
@@ -73,15 +70,12 @@ impl EventLoopBuilder {
             coarse_tick: Self::DEFAULT_COARSE_TICK,
             budget: TurnBudget::default(),
             idle_stop: 0,
-            end_watch: Arc::default(),
         }
     }
 
     /// Sets the clock that the event loop uses.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
-        // The times of one watch are those of one clock.
-        self.end_watch = Arc::default();
         self
     }
 
@@ -246,7 +240,6 @@ impl EventLoopBuilder {
             threads: this
                 .threads
                 .map(|threads| threads.or_report_to(&this.on_unhandled)),
-            end_watch: this.end_watch,
         });
         Ok((shared, end))
     }

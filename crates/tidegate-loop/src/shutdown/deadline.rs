@@ -8,13 +8,12 @@
 //! back by that thread.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::internal::as_nanos;
+use tidegate_core::{Parker, ThreadBuilder};
 use tidegate_pool::ShutdownError;
 
-use super::end_watch::{Look, Watched};
 use crate::state::lifecycle::Lifecycle;
 use crate::state::metrics::{IN_DROPS, IN_SIGNALS};
 use crate::state::shared::Shared;
@@ -22,34 +21,34 @@ use crate::state::shared::Shared;
 /// How long after the deadline an event loop may take to notice it before it counts as stuck.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Has the shutdown of an event loop watched.
+/// Starts the thread that reports an event loop which does not end in time.
 pub(crate) fn watch(shared: &Shared) {
-    let watch = shared.plan.watch();
-    let done = Arc::clone(watch);
+    let parker = Parker::new();
+    shared.plan.set_watcher(&parker);
+    let done = parker.clone();
     let terminated = shared.termination.completion();
-    terminated.on_complete(move |_| done.wake());
-    let (watched, late) = (shared.arc(), shared.arc());
-    let watched = Watched {
-        look: Box::new(move || look(&watched)),
-        report: Box::new(move || report_late(&late)),
-    };
-    watch.add(&shared.clock, watched);
+    terminated.on_complete(move |_| done.unpark());
+    let shared = shared.arc();
+    // If that thread cannot be started, a stuck event loop is not reported; everything else works.
+    let _ = ThreadBuilder::new("tidegate-end").spawn(move || report_if_late(&shared, &parker));
 }
 
-fn look(shared: &Shared) -> Look {
-    if shared.termination.completion().is_done() {
-        return Look::Over;
+fn report_if_late(shared: &Shared, parker: &Parker) {
+    let terminated = shared.termination.completion();
+    loop {
+        if terminated.is_done() {
+            return;
+        }
+        let plan = shared.plan.get();
+        let deadline = plan
+            .map_or(0, |plan| plan.deadline)
+            .saturating_add(as_nanos(GRACE));
+        let now = shared.clock.nanos();
+        if now >= deadline {
+            break;
+        }
+        shared.clock.park_until(parker, Some(deadline));
     }
-    let plan = shared.plan.get();
-    let deadline = plan.map_or(0, |plan| plan.deadline);
-    let deadline = deadline.saturating_add(as_nanos(GRACE));
-    match shared.clock.nanos() >= deadline {
-        true => Look::Late,
-        false => Look::Until(deadline),
-    }
-}
-
-fn report_late(shared: &Shared) {
     shared.state.raise(Lifecycle::Shutdown);
     shared.mailbox.lane.close();
     let Some(why) = not_driven(shared) else {

@@ -1,11 +1,7 @@
 //! The requested shutdown of an event loop: its quiet period and its deadline.
 
-use std::sync::Arc;
-
-use tidegate_core::Clock;
 use tidegate_core::internal::prim::{AtomicBool, Mutex, Ordering, lock};
-
-use super::end_watch::EndWatch;
+use tidegate_core::{Clock, Parker};
 
 /// The parameters of a requested shutdown.
 #[derive(Clone, Copy, Debug)]
@@ -30,23 +26,16 @@ impl Plan {
 }
 
 /// The plan in effect, once a shutdown was requested.
+#[derive(Default)]
 pub(crate) struct ShutdownPlan {
     plan: Mutex<Option<Plan>>,
     /// `true` if the event loop cannot be shut down: the global one.
     never_ends: AtomicBool,
-    watch: Arc<EndWatch>,
+    /// The parker of the thread that watches the shutdown.
+    watcher: Mutex<Option<Parker>>,
 }
 
 impl ShutdownPlan {
-    /// Creates an empty plan. `watch` will watch the shutdown.
-    pub(crate) fn new(watch: Arc<EndWatch>) -> Self {
-        Self {
-            plan: Mutex::default(),
-            never_ends: AtomicBool::new(false),
-            watch,
-        }
-    }
-
     /// Merges a request into the plan; a second request can only make it stricter.
     pub(crate) fn tighten(&self, requested: Plan) {
         let mut plan = lock(&self.plan);
@@ -74,8 +63,15 @@ impl ShutdownPlan {
         self.never_ends.load(Ordering::Relaxed)
     }
 
-    /// Returns what watches the shutdown.
-    pub(crate) fn watch(&self) -> &Arc<EndWatch> {
-        &self.watch
+    /// Stores the parker of the thread that watches the shutdown.
+    pub(crate) fn set_watcher(&self, parker: &Parker) {
+        *lock(&self.watcher) = Some(parker.clone());
+    }
+
+    /// Wakes that thread, so that it reads the plan again.
+    pub(crate) fn wake_watcher(&self) {
+        if let Some(watcher) = &*lock(&self.watcher) {
+            watcher.unpark();
+        }
     }
 }
