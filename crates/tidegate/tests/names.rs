@@ -87,8 +87,8 @@ fn a_test_keeps_a_loop_that_it_drives_and_sees_what_is_unhandled() {
     let (home, by_hand) = built.build_manual().unwrap();
     let mut driven = Driven { home, by_hand };
     driven.home.execute(|| panic!("no ink")).unwrap();
-    let refused = driven.home.execute(|| ()).unwrap_err();
-    assert_eq!(refused.why(), RejectReason::Full);
+    let refused = (0..100).find_map(|_| driven.home.execute(|| ()).err());
+    assert_eq!(refused.unwrap().why(), RejectReason::Full);
     driven.by_hand.run_until_idle();
     assert!(driven.is_running());
     assert_eq!(*seen.lock().unwrap(), ["no ink"]);
