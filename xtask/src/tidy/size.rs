@@ -206,7 +206,7 @@ mod tests {
         };
         assert_eq!(found(&limits(1)), 0);
         assert_eq!(found(&limits(0)), 1);
-        assert_eq!(found(""), 9);
+        assert_eq!(found(""), 10);
     }
 
     #[test]
