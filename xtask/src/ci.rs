@@ -7,7 +7,7 @@ use std::{env, io, thread};
 
 use crate::step::{self, Outcome};
 use crate::summary::{self, AfterFailure};
-use crate::{bench, features, fuzz, interop, miri, package, root, sanitize, tidy, tokio};
+use crate::{bench, features, fuzz, interop, miri, package, page, root, sanitize, tidy, tokio};
 
 /// Libraries whose tests take ten minutes to build with optimisation. The nightly run has these.
 const SLOW_TO_BUILD: [&str; 9] = [
@@ -37,13 +37,18 @@ const STEPS: &[Step] = &[
     ("package", |root| package::run(root, false)),
     ("fuzz", fuzz::check),
     ("tokio", tokio::run),
+];
+
+/// Steps that run when the tasks beside the others have ended: programs that wait for each other.
+const LAST: &[Step] = &[
     ("interop", |root| interop::run(root, false, &[])),
+    ("page", |root| page::run(root, page::Form::Debug)),
     ("miri", |root| miri::run(root, &[])),
 ];
 
-/// Tasks that wait, or have build folders of their own. They run one after the other beside the steps, because
+/// Tasks with build folders of their own. They run one after the other beside the steps, because
 /// cargo alone leaves a fifth of two CPUs idle; their output follows that of the steps.
-const BESIDE: [&str; 5] = ["deny", "page --debug", "loom", "shuttle", "sanitize"];
+const BESIDE: [&str; 4] = ["deny", "loom", "shuttle", "sanitize"];
 
 /// Runs every step and prints how long each took, or how long it was waited for.
 ///
@@ -59,9 +64,10 @@ pub fn run(root: &Path) -> step::Result {
                 .iter()
                 .all(|task| ended.send(alone(root, task)).is_ok())
         });
-        let names = STEPS.iter().map(|step| step.0).chain(BESIDE);
-        let steps = names.map(|name| {
-            let step = STEPS.iter().find(|step| step.0 == name);
+        let name = |step: &Step| step.0;
+        let names = STEPS.iter().map(name).chain(BESIDE);
+        let steps = names.chain(LAST.iter().map(name)).map(|name| {
+            let step = STEPS.iter().chain(LAST).find(|step| step.0 == name);
             let outcomes = &outcomes;
             let wait = move || shown(outcomes.recv().expect("the thread sends each outcome"));
             let run = move |root: &Path| step.map_or_else(wait, |step| step.1(root));
@@ -74,7 +80,7 @@ pub fn run(root: &Path) -> step::Result {
 /// Runs a task as a program of its own and returns what it printed.
 fn alone(root: &Path, task: &str) -> io::Result<Output> {
     let mut command = Command::new(env::current_exe()?);
-    command.current_dir(root).args(task.split(' ')).output()
+    command.current_dir(root).arg(task).output()
 }
 
 /// Prints the output of a task that ran alone.
