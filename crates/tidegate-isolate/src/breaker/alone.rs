@@ -49,7 +49,7 @@ impl CircuitBreaker {
         Ok(Self { breaker, clock })
     }
 
-    /// Lets a call pass, or denies it. An open breaker whose sleep is over becomes half open and
+    /// Admits a call, or denies it. An open breaker whose sleep is over becomes half open and
     /// lets this call pass as a probe.
     ///
     /// # Errors

@@ -40,7 +40,7 @@ pub(crate) fn reading([total, errors, slow]: [u64; 3]) -> Reading {
 #[derive(Debug)]
 pub(super) struct LastCalls {
     most: usize,
-    /// Whether each call failed, and whether it was slow; the oldest first.
+    /// For each call, if it failed and if it was slow; the oldest first.
     calls: VecDeque<(bool, bool)>,
     sums: Reading,
 }

@@ -59,7 +59,7 @@ pub enum LimitAlgorithm {
         /// The number of windows per permit after which the latency is measured anew.
         probe_multiplier: u32,
     },
-    /// Lets the latency grow by a factor. It settles higher than Vegas, so calls wait longer in the
+    /// Tolerates a latency that grows by a factor. It settles higher than Vegas, so calls wait longer in the
     /// dependency.
     Gradient2 {
         /// How many times longer the latency may be before the limit falls.
