@@ -110,7 +110,7 @@ fn a_drain_that_is_over_leaves_no_timer() {
     assert_eq!(round_trip(&mut client, b"hello"), b"hello");
     let home = group.iter().next().unwrap();
     let drained = server.drain(HOUR);
-    assert_eq!(pending_timers(home), 1);
+    until("the drain has a timer", || pending_timers(home) == 1);
     drop(client);
     assert_eq!(drained.wait().unwrap().open, 1);
     until("the loop has no timer", || pending_timers(home) == 0);
