@@ -13,6 +13,7 @@ const puppeteer = require('puppeteer-core');
 
 export { program, pictures };
 export const isLong = rest.includes('--long');
+const isShort = rest.includes('--short');
 export const LIMIT = 60_000;
 export const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 export const assert = (is, what) => { if (!is) throw new Error(what); };
@@ -136,12 +137,15 @@ export async function save(page, folder) {
   throw new Error('nothing was saved');
 }
 
+/** Waits until a picture is worth a look. With `--short` nobody looks. */
+export const compose = (ms) => pause(isShort ? ms / 10 : ms);
+
 /** Makes pictures of views: `[name, hash, width, height, scheme]` each. */
 export async function photograph(url, views) {
   for (const [name, hash, width, height, scheme] of views) {
     const page = await open(`${url}#${hash}`, { width, height, scheme });
     await until(page, 'the page is live', () => document.getElementById('live').dataset.is === 'live');
-    await pause(1500);
+    await compose(1500);
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     assert(wide <= 0, `${name} is ${wide} pixels too wide`);
     await page.screenshot({ path: path.join(pictures, `${name}.png`) });

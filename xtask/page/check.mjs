@@ -1,8 +1,9 @@
 // Opens the pages of gateways in headless Chromium and checks what they show and do.
 //
-//   node check.mjs <folder of node_modules> <path of Chromium> <simulated gateway> <tidegate> <folder for pictures> [--long]
+//   node check.mjs <folder of node_modules> <path of Chromium> <simulated gateway> <tidegate> <folder for pictures> [--long|--short]
 //
 // Each check is a function with a name; the first one that fails ends the program with status 1.
+// `--short` does not wait until the pictures are worth a look.
 // `--long` also measures the tasks of the page with 1,000 routes, and its memory over an hour of frames.
 // `ONLY=text` runs only the checks whose names have the text.
 

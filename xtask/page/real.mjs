@@ -5,7 +5,7 @@ import http from 'node:http';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-import { assert, assertClean, click, confirm, isLive, open, pause, photograph, program, run, save, until, view, withFolder } from './browser.mjs';
+import { assert, assertClean, click, compose, confirm, isLive, open, pause, photograph, program, run, save, until, view, withFolder } from './browser.mjs';
 
 const TOKEN = 'token-of-this-check';
 
@@ -152,11 +152,11 @@ export const checks = {
 
   async 'the demo: pictures, light and dark, wide and phone; it ends with status 0'({ world: { demo, page } }) {
     await demo.turn('flaky', 'failing');
-    await pause(8000);
+    await compose(8000);
     await demo.turn('flaky', 'normal');
-    await pause(6000);
+    await compose(6000);
     await demo.turn('blocking', 'hanging');
-    await pause(4000);
+    await compose(4000);
     await page.close();
     await photograph(demo.url, [
       ['wide-light', '', 1280, 508, 'light'], ['wide-dark', '', 1280, 508, 'dark'],

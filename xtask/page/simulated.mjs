@@ -6,7 +6,7 @@ import http from 'node:http';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-import { LIMIT, assert, assertClean, browser, click, confirm, isLive, isLong, open, pause, photograph, pictures, save, simulate, until, view, withFolder } from './browser.mjs';
+import { LIMIT, assert, assertClean, browser, click, compose, confirm, isLive, isLong, open, pause, photograph, pictures, save, simulate, until, view, withFolder } from './browser.mjs';
 import { measureMemory, measureTasks } from './long.mjs';
 
 /** Returns a saved file with wrong types, odd names and markup in every place. */
@@ -279,7 +279,7 @@ export const checks = {
 
   async 'pictures are made of every kind of route'({ gateway }) {
     await fetch(`${gateway.url}api/knobs/flaky/failing`, { method: 'POST', headers: { Authorization: 'Bearer page-token' } });
-    await pause(isLong ? 45_000 : 10_000);
+    await compose(isLong ? 45_000 : 10_000);
     await photograph(gateway.url, [
       ['simulated-list', '', 1280, 760, 'light'], ['simulated-adaptive', 'route=adaptive', 1440, 1000, 'light'],
       ['simulated-servers', 'view=servers', 1100, 500, 'light'], ['simulated-phone', 'route=flaky', 390, 844, 'dark'],

@@ -1,6 +1,7 @@
-//! `cargo xtask features`: each library crate without its default features, and the facade with each
-//! feature alone, which turns on those of the libraries; `--long`: each library with each feature alone. The links in its documentation are checked without features: an item that a feature adds
-//! is not there then.
+//! `cargo xtask features`: the facade without features, and with each of its large features alone,
+//! which turn on those of the libraries. `--long`: each library without its default features, and with
+//! each feature alone. The links in the documentation are checked without features: an item that a
+//! feature adds is not there then.
 //!
 //! Crates without features are left out, because the other steps build them.
 
@@ -11,7 +12,8 @@ use crate::root;
 use crate::step::{self, Outcome};
 use crate::tidy::manifest;
 
-/// Features of the facade, and the packages that a program with this feature alone does not build
+const FACADE: &str = "tidegate";
+/// Large features of the facade, and the packages that a program with this feature alone does not build
 /// for Linux.
 const NOT_BUILT: [(&str, &str); 6] = [
     (
@@ -44,8 +46,8 @@ const NOT_BUILT: [(&str, &str); 6] = [
 /// The parts of tokio that no feature of the facade builds: its runtime, sockets and timers.
 const TOKIO_RUNTIME: [&str; 5] = ["full", "net", "rt", "rt-multi-thread", "time"];
 
-/// Checks the library crates that have features, with warnings as errors, and what some features
-/// alone do not build.
+/// Checks the facade, or with `long` each library crate that has features, with warnings as errors,
+/// and what some features alone do not build.
 ///
 /// # Errors
 ///
@@ -53,7 +55,8 @@ const TOKIO_RUNTIME: [&str; 5] = ["full", "net", "rt", "rt-multi-thread", "time"
 /// documentation leads nowhere, or if a feature alone builds what it does not need: the network, TLS
 /// or a runtime.
 pub fn run(root: &Path, long: bool) -> step::Result {
-    for name in root::libraries(root)? {
+    let libraries = root::libraries(root)?.into_iter();
+    for name in libraries.filter(|name| long || name == FACADE) {
         let path = root.join("crates").join(&name).join("Cargo.toml");
         let text = std::fs::read_to_string(&path)
             .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
@@ -63,11 +66,12 @@ pub fn run(root: &Path, long: bool) -> step::Result {
         }
         step::run(&mut command(root, &name, None))?;
         step::run(&mut docs(root, &name, None))?;
-        for feature in features.iter().filter(|_| long || name == "tidegate") {
+        let is_large = |feature: &str| NOT_BUILT.iter().any(|(large, _)| *large == feature);
+        for feature in features.iter().filter(|one| long || is_large(one)) {
             step::run(&mut command(root, &name, Some(feature)))?;
         }
     }
-    step::run(&mut docs(root, "tidegate", Some("isolate")))?;
+    step::run(&mut docs(root, FACADE, Some("isolate")))?;
     for (feature, packages) in NOT_BUILT {
         feature_alone(root, feature, packages)?;
     }
@@ -79,7 +83,7 @@ pub fn run(root: &Path, long: bool) -> step::Result {
 fn feature_alone(root: &Path, feature: &str, packages: &str) -> step::Result {
     let mut tree = Command::new("cargo");
     tree.current_dir(root)
-        .args(["tree", "--package", "tidegate", "--edges", "normal,build"])
+        .args(["tree", "--package", FACADE, "--edges", "normal,build"])
         .args(["--prefix", "none", "--format", "{p} [{f}]"])
         .args(["--target", "x86_64-unknown-linux-gnu"])
         .args(["--no-default-features", "--features", feature]);

@@ -19,7 +19,7 @@ const LONG_LIMIT: u32 = 1800;
 /// Which programs are checked, and how far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As the tests have built them.
+    /// As the tests have built them. Nobody looks at the pictures.
     Debug,
     /// Optimised.
     Release,
@@ -59,14 +59,15 @@ pub fn run(root: &Path, form: Form) -> step::Result {
     };
     step::run(&mut build)?;
     let programs = target.join(profile);
-    let (limit, long) = match form {
+    let (limit, length) = match form {
         Form::Long => (LONG_LIMIT, Some("--long")),
-        Form::Debug | Form::Release => (LIMIT, None),
+        Form::Release => (LIMIT, None),
+        Form::Debug => (LIMIT, Some("--short")),
     };
     let mut check = browser::check(root, "page", &folder, limit);
     check
         .arg(programs.join("examples/page"))
         .args([&programs.join("tidegate"), &folder])
-        .args(long);
+        .args(length);
     step::run(&mut check)
 }
