@@ -15,6 +15,7 @@ use crate::core::driver::{Driver, ParkDriver};
 use crate::core::loop_core::Core;
 use crate::errors::BuildError;
 use crate::schedule::coarse_timers;
+use crate::shutdown::end_watch::EndWatch;
 use crate::state::health::Health;
 use crate::state::settings::Settings;
 use crate::state::shared::{Drive, DriverView, Parts, Shared};
@@ -41,6 +42,8 @@ pub struct EventLoopBuilder {
     coarse_tick: Duration,
     budget: TurnBudget,
     pub(crate) idle_stop: u64,
+    /// Watches the shutdowns of the event loops that clones of this builder build.
+    end_watch: Arc<EndWatch>,
 }
 
 impl EventLoop {
@@ -59,9 +62,11 @@ impl EventLoopBuilder {
     pub const DEFAULT_COARSE_TICK: Duration = Duration::from_millis(1);
 
     fn new(name: impl Into<String>) -> Self {
+        let clock = Clock::system();
         Self {
             name: name.into(),
-            clock: Clock::system(),
+            end_watch: EndWatch::new(&clock),
+            clock,
             bound: default_bound(),
             reject: RejectPolicy::default(),
             threads: None,
@@ -76,6 +81,7 @@ impl EventLoopBuilder {
     /// Sets the clock that the event loop uses.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
+        self.end_watch = EndWatch::new(&self.clock);
         self
     }
 
@@ -240,6 +246,7 @@ impl EventLoopBuilder {
             threads: this
                 .threads
                 .map(|threads| threads.or_report_to(&this.on_unhandled)),
+            end_watch: this.end_watch,
         });
         Ok((shared, end))
     }

@@ -2,18 +2,20 @@
 //! stuck.
 //!
 //! The turns of the event loop notice the deadline and hand back the tasks that have not started
-//! (`steps.rs`). A task that does not return prevents this, so a separate thread watches each
-//! shutdown. It reports what holds the event loop, closes the lane, and notifies the waiters for
-//! tasks that cannot start. The tasks of a roaming loop that its strategy does not drive are handed
-//! back by that thread.
+//! (`steps.rs`). A task that does not return prevents this, so a separate thread watches
+//! (`end_watch.rs`). It reports what holds the event loop, closes the lane, and notifies the waiters
+//! for tasks that cannot start. The tasks of a roaming loop that its strategy does not drive are
+//! handed back by that thread.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::executor::ExecutorId;
 use tidegate_core::internal::as_nanos;
-use tidegate_core::{Parker, ThreadBuilder};
 use tidegate_pool::ShutdownError;
 
+use super::end_watch::Ending;
 use crate::state::lifecycle::Lifecycle;
 use crate::state::metrics::{IN_DROPS, IN_SIGNALS};
 use crate::state::shared::Shared;
@@ -21,34 +23,41 @@ use crate::state::shared::Shared;
 /// How long after the deadline an event loop may take to notice it before it counts as stuck.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Starts the thread that reports an event loop which does not end in time.
+/// Has the shutdown of an event loop watched.
 pub(crate) fn watch(shared: &Shared) {
-    let parker = Parker::new();
-    shared.plan.set_watcher(&parker);
-    let done = parker.clone();
+    let (watch, id) = (Arc::clone(shared.plan.watch()), shared.id);
+    watch.add(shared.arc());
+    // After that: it may be over already.
     let terminated = shared.termination.completion();
-    terminated.on_complete(move |_| done.unpark());
-    let shared = shared.arc();
-    // If that thread cannot be started, a stuck event loop is not reported; everything else works.
-    let _ = ThreadBuilder::new("tidegate-end").spawn(move || report_if_late(&shared, &parker));
+    terminated.on_complete(move |_| watch.remove(id));
 }
 
-fn report_if_late(shared: &Shared, parker: &Parker) {
-    let terminated = shared.termination.completion();
-    loop {
-        if terminated.is_done() {
-            return;
-        }
-        let plan = shared.plan.get();
-        let deadline = plan
-            .map_or(0, |plan| plan.deadline)
-            .saturating_add(as_nanos(GRACE));
-        let now = shared.clock.nanos();
-        if now >= deadline {
-            break;
-        }
-        shared.clock.park_until(parker, Some(deadline));
+/// Makes the watch look again, since the deadline may be earlier now.
+pub(crate) fn tighten(shared: &Shared) {
+    shared.plan.watch().tighten(shared.late_at());
+}
+
+impl Ending for Shared {
+    fn id(&self) -> ExecutorId {
+        self.id
     }
+
+    fn late_at(&self) -> u64 {
+        if self.termination.completion().is_done() {
+            return 0;
+        }
+        let deadline = self.plan.get().map_or(0, |plan| plan.deadline);
+        deadline.saturating_add(as_nanos(GRACE))
+    }
+
+    fn report_late(&self) {
+        if !self.termination.completion().is_done() {
+            report_late(self);
+        }
+    }
+}
+
+fn report_late(shared: &Shared) {
     shared.state.raise(Lifecycle::Shutdown);
     shared.mailbox.lane.close();
     let Some(why) = not_driven(shared) else {

@@ -2,6 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `end_watch.rs` | the thread that watches shutdowns |
 //! | `plan.rs` | the request: quiet period and deadline |
 //! | `hooks.rs` | shutdown hooks |
 //! | `report.rs` | the report of a shutdown |
@@ -11,11 +12,12 @@
 //! | `request.rs` | requesting a shutdown, and waiting for it |
 //! | `steps.rs` | the steps of the event loop itself: quiet period, hooks, close, leftovers |
 //!
-//! The first five own their data and do not use the event loop; `state/shared.rs` and the core
+//! The first six own their data and do not use the event loop; `state/shared.rs` and the core
 //! contain them. The last three are built on the shared state. How a shutdown begins, with or
 //! without a thread, is in `state/transitions.rs`.
 
 pub(crate) mod deadline;
+pub(crate) mod end_watch;
 pub(crate) mod hooks;
 pub(crate) mod plan;
 pub(crate) mod progress;

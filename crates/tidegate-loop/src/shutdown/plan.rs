@@ -1,7 +1,11 @@
 //! The requested shutdown of an event loop: its quiet period and its deadline.
 
+use std::sync::Arc;
+
+use tidegate_core::Clock;
 use tidegate_core::internal::prim::{AtomicBool, Mutex, Ordering, lock};
-use tidegate_core::{Clock, Parker};
+
+use super::end_watch::EndWatch;
 
 /// The parameters of a requested shutdown.
 #[derive(Clone, Copy, Debug)]
@@ -26,16 +30,23 @@ impl Plan {
 }
 
 /// The plan in effect, once a shutdown was requested.
-#[derive(Default)]
 pub(crate) struct ShutdownPlan {
     plan: Mutex<Option<Plan>>,
     /// `true` if the event loop cannot be shut down: the global one.
     never_ends: AtomicBool,
-    /// The parker of the thread that watches the shutdown.
-    watcher: Mutex<Option<Parker>>,
+    /// Watches the shutdown, and those of the other event loops of the group.
+    watch: Arc<EndWatch>,
 }
 
 impl ShutdownPlan {
+    pub(crate) fn new(watch: Arc<EndWatch>) -> Self {
+        Self {
+            plan: Mutex::default(),
+            never_ends: AtomicBool::new(false),
+            watch,
+        }
+    }
+
     /// Merges a request into the plan; a second request can only make it stricter.
     pub(crate) fn tighten(&self, requested: Plan) {
         let mut plan = lock(&self.plan);
@@ -63,15 +74,8 @@ impl ShutdownPlan {
         self.never_ends.load(Ordering::Relaxed)
     }
 
-    /// Stores the parker of the thread that watches the shutdown.
-    pub(crate) fn set_watcher(&self, parker: &Parker) {
-        *lock(&self.watcher) = Some(parker.clone());
-    }
-
-    /// Wakes that thread, so that it reads the plan again.
-    pub(crate) fn wake_watcher(&self) {
-        if let Some(watcher) = &*lock(&self.watcher) {
-            watcher.unpark();
-        }
+    /// Returns what watches the shutdown.
+    pub(crate) fn watch(&self) -> &Arc<EndWatch> {
+        &self.watch
     }
 }

@@ -19,6 +19,7 @@ use super::mailbox::Mailbox;
 use super::metrics::LoopCounters;
 use super::settings::Settings;
 use crate::dump::requests::DumpRequests;
+use crate::shutdown::end_watch::EndWatch;
 use crate::shutdown::hooks::ShutdownHooks;
 use crate::shutdown::plan::ShutdownPlan;
 use crate::shutdown::termination::{Outcome, Termination};
@@ -150,6 +151,7 @@ pub(crate) struct Parts {
     pub(crate) settings: Settings,
     /// `None` if the event loop has no thread of its own.
     pub(crate) threads: Option<ThreadBuilder>,
+    pub(crate) end_watch: Arc<EndWatch>,
 }
 
 impl Shared {
@@ -176,7 +178,7 @@ impl Shared {
             handed_out: HandedOut::default(),
             thread: ThreadSlot::new(parts.threads),
             handles: AtomicUsize::new(1),
-            plan: ShutdownPlan::default(),
+            plan: ShutdownPlan::new(parts.end_watch),
             hooks: ShutdownHooks::default(),
             termination,
         })

@@ -125,7 +125,7 @@ impl Shared {
         loop {
             let before = self.state.get();
             if before >= Lifecycle::ShuttingDown {
-                self.plan.wake_watcher();
+                deadline::tighten(self);
                 break;
             }
             if self.state.needs_thread() {

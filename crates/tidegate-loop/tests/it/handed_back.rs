@@ -192,7 +192,7 @@ fn tasks_behind_two_stuck_loops_come_back_to_the_group() {
         let held: Vec<_> = group.iter().map(hold).collect();
         let answers = one_each(&group);
         let ended = group.shutdown(Quiet::none(SECOND));
-        clock.await_sleepers(2);
+        clock.await_sleepers(1);
         clock.jump(SECOND * 20);
         let why = ended.wait().unwrap_err().failure().unwrap();
         held.iter().for_each(Gate::open);
