@@ -1,7 +1,7 @@
 //! Tasks that an executor hands back when it ends.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tidegate_core::Task;
 use tidegate_core::internal::discard_all;
@@ -23,7 +23,8 @@ use super::task_promise::drop_unstarted;
 /// from then on. Their listeners are called before that, when the shutdown has failed, on a
 /// separate thread. A task whose waiter or listener was told of the failure does not run any more,
 /// even if it is taken. A task that holds a handle of its own executor keeps itself and the executor
-/// alive until it is taken or dropped; so does a call that holds its isolation.
+/// alive until it is taken or dropped; so does a call that holds its isolation. A task of an
+/// [`OrderedView`](crate::OrderedView) belongs to the pool under the view.
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,7 +54,13 @@ struct TaskList {
     tasks: Mutex<Vec<Task>>,
     /// Set when the tasks are taken.
     taken: Arc<AtomicBool>,
+    /// The lists of the views over the executor.
+    of_views: Mutex<Vec<Arc<TaskList>>>,
 }
+
+/// The list of an executor, which may be gone.
+#[derive(Clone)]
+pub(crate) struct WeakHandedBack(Weak<TaskList>);
 
 impl Default for HandedBack {
     fn default() -> Self {
@@ -82,7 +89,7 @@ impl HandedBack {
 
     /// Returns the number of tasks that can be taken.
     pub fn len(&self) -> usize {
-        self.lists.iter().map(|list| list.lock().len()).sum()
+        self.lists.iter().map(|list| list.len()).sum()
     }
 
     /// Returns `true` if there are no tasks to take.
@@ -94,12 +101,7 @@ impl HandedBack {
     pub fn take(&self) -> Vec<Task> {
         let mut all = Vec::new();
         for list in &*self.lists {
-            let mut tasks = list.lock();
-            // An empty list is not marked as taken: a loop that is stuck may still fill it.
-            if !tasks.is_empty() {
-                list.taken.store(true, Ordering::Relaxed);
-                all.append(&mut tasks);
-            }
+            list.take_into(&mut all);
         }
         all
     }
@@ -118,11 +120,49 @@ impl HandedBack {
         self.lists[0].lock().extend(users);
         discard_all(internal);
     }
+
+    /// Returns a reference to the tasks of the first list that does not keep them.
+    pub(crate) fn downgrade(&self) -> WeakHandedBack {
+        WeakHandedBack(Arc::downgrade(&self.lists[0]))
+    }
+}
+
+impl WeakHandedBack {
+    /// Returns the tasks, unless nothing keeps them any more.
+    pub(crate) fn upgrade(&self) -> Option<HandedBack> {
+        Some(HandedBack {
+            lists: Arc::new([self.0.upgrade()?]),
+        })
+    }
+
+    /// Makes the list have and keep the tasks of a view, if it is not gone.
+    pub(crate) fn keep(&self, of_view: &HandedBack) {
+        if let Some(list) = self.0.upgrade() {
+            lock(&list.of_views).extend_from_slice(&of_view.lists);
+        }
+    }
 }
 
 impl TaskList {
     fn lock(&self) -> MutexGuard<'_, Vec<Task>> {
         lock(&self.tasks)
+    }
+
+    fn len(&self) -> usize {
+        let of_views = lock(&self.of_views);
+        self.lock().len() + of_views.iter().map(|list| list.len()).sum::<usize>()
+    }
+
+    fn take_into(&self, all: &mut Vec<Task>) {
+        let mut tasks = self.lock();
+        // An empty list is not marked as taken: a loop that is stuck may still fill it.
+        if !tasks.is_empty() {
+            self.taken.store(true, Ordering::Relaxed);
+            all.append(&mut tasks);
+        }
+        drop(tasks);
+        let of_views = lock(&self.of_views);
+        of_views.iter().for_each(|list| list.take_into(all));
     }
 }
 
@@ -145,7 +185,8 @@ impl fmt::Debug for HandedBack {
 
 impl PartialEq for HandedBack {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.lists, &other.lists)
+        let [own, others] = [self, other].map(|one| one.lists.iter().map(Arc::as_ptr));
+        own.eq(others)
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) use self::displaced::{displacing, is_displacing};
 pub use self::end_home::{EndHome, run_task_of};
 pub(crate) use self::end_home::{is_in_view_over, mark_view, mark_worker};
 pub use self::handed_back::HandedBack;
+pub(crate) use self::handed_back::WeakHandedBack;
 pub use self::shutdown::{Quiet, ShutdownError};
 pub use self::task_promise::{NotStartedError, TaskPromise};
 pub use self::unstarted_tasks::UnstartedTasks;

@@ -106,11 +106,13 @@ impl OrderedViewBuilder {
                 over: Arc::clone(&with_views.executor),
                 handle: Some(self.over),
                 timer: Some(Arc::clone(&with_views.timer)),
+                handed_back: Some(with_views.handed_back.clone()),
             },
             None => Place {
                 over: self.over,
                 handle: None,
                 timer: None,
+                handed_back: None,
             },
         };
         let shared = Shared::new(place, name, self.bound, self.tasks_per_turn);

@@ -93,9 +93,14 @@ impl Shared {
         self.lane.close();
         let tasks = end.drain();
         self.put_end(end);
+        let handed_back = self.handed_back();
         if !tasks.is_empty() {
-            let handed_back = self.handed_back();
             handed_back.add(tasks);
+            if let Some(of_pool) = &self.back_of_pool {
+                of_pool.keep(&handed_back);
+                let kept = lock(&self.keeps_back).take();
+                drop(kept);
+            }
             self.report_unstarted();
         }
         let orphans = self.signals.close();
@@ -114,15 +119,18 @@ impl Shared {
         }
     }
 
-    /// Drops the tasks that were handed back and can no longer be taken from a handle. Reports that
-    /// the user keeps still have them.
+    /// Drops the tasks that were handed back and can no longer be taken from a handle. Those of a
+    /// pool's view belong to the pool.
     pub(super) fn forget_if_unreachable(&self) {
+        if self.back_of_pool.is_some() {
+            return;
+        }
         // ORDERING: SeqCst fence: the close of the view and the drop of the last handle each write
         // one of the two words and then read both here; at least one of them sees the other's
         // write.
         fence(Ordering::SeqCst);
         if self.lane.is_closed() && self.handles.load(Ordering::Relaxed) == 0 {
-            let handed_back = lock(&self.handed_back).take();
+            let handed_back = lock(&self.keeps_back).take();
             drop(handed_back);
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::Executor;
 
+use crate::executor::WeakHandedBack;
 use crate::schedule::TaskTimer;
 
 /// What an executor shares with the views over it.
@@ -13,6 +14,8 @@ pub(crate) struct SharedWithViews {
     pub(crate) views: Arc<Views>,
     /// `true` if tasks of the executor can run at the same time.
     pub(crate) overlaps: bool,
+    /// What the executor hands back when it ends. It keeps the tasks of the views, too.
+    pub(crate) handed_back: WeakHandedBack,
 }
 
 /// The live views over one executor: none.

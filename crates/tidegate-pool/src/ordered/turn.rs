@@ -38,7 +38,7 @@ use std::sync::{Arc, Weak};
 
 use tidegate_core::executor::{ExecutorId, Need, Signal, Work, enter, is_current, wait_policy};
 use tidegate_core::internal::prim::{
-    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock,
+    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence,
 };
 use tidegate_core::internal::{
     Deliver, Delivery, OwnerCell, PlainTask, SignalBlock, SignalLane, TaskLane, TaskLaneReceiver,
@@ -46,7 +46,7 @@ use tidegate_core::internal::{
 };
 use tidegate_core::{Clock, Executor, RejectReason, Rejected, Task, Unhandled};
 
-use crate::executor::{HandedBack, UnstartedTasks, is_displacing, mark_view};
+use crate::executor::{HandedBack, UnstartedTasks, WeakHandedBack, is_displacing, mark_view};
 use crate::schedule::{ScheduleTarget, TaskTimer};
 
 /// No turn exists.
@@ -78,10 +78,14 @@ pub(super) struct Shared {
     refused: AtomicU64,
     /// The number of live handles.
     pub(super) handles: AtomicUsize,
-    /// The tasks that were accepted and will not run. `None` once the view is closed and has no
-    /// handle: a task may hold a reference to its view, so the two would keep each other alive.
-    pub(super) handed_back: Mutex<Option<HandedBack>>,
-    /// Whether tasks are in `handed_back`, or will be when the running turn stops.
+    /// The tasks that were accepted and will not run.
+    back: WeakHandedBack,
+    /// Keeps them, until the pool does or the view is closed and has no handle. A task may hold its
+    /// view, so the two would keep each other alive.
+    pub(super) keeps_back: Mutex<Option<HandedBack>>,
+    /// What the pool hands back, if the view runs on one.
+    pub(super) back_of_pool: Option<WeakHandedBack>,
+    /// Whether tasks are in `back`, or will be when the running turn stops.
     pub(super) left: UnstartedTasks,
     /// `true` once the executor has ended.
     pub(super) ended: AtomicBool,
@@ -104,6 +108,8 @@ pub(super) struct Place {
     pub(super) handle: Option<Arc<dyn Executor>>,
     /// The timer of the executor; `None` if the view needs one of its own.
     pub(super) timer: Option<Arc<TaskTimer>>,
+    /// What the executor hands back, if it is a pool.
+    pub(super) handed_back: Option<WeakHandedBack>,
 }
 
 /// A counter in a cache line of its own: the turn writes it for each task, and submitters write the
@@ -233,7 +239,9 @@ impl Shared {
             refused: AtomicU64::new(0),
             handles: AtomicUsize::new(1),
             left: UnstartedTasks::of(&handed_back),
-            handed_back: Mutex::new(Some(handed_back)),
+            back: handed_back.downgrade(),
+            keeps_back: Mutex::new(Some(handed_back)),
+            back_of_pool: place.handed_back,
             ended: AtomicBool::new(false),
             ended_in_turn: AtomicBool::new(false),
             has_handed_back: AtomicBool::new(false),
@@ -261,8 +269,7 @@ impl Shared {
 
     /// Returns the tasks that were accepted and will not run.
     pub(super) fn handed_back(&self) -> HandedBack {
-        let handed_back = lock(&self.handed_back).clone();
-        handed_back.unwrap_or_default()
+        self.back.upgrade().unwrap_or_default()
     }
 
     /// Counts one more handle.

@@ -110,13 +110,16 @@ impl OrderedView {
 
     /// Returns the tasks that were accepted and will not run because the underlying executor ended
     /// while the view ran another one, or because the view's turn was dropped. If there is such a
-    /// task, the view is closed. When the last clone of the view is dropped, the tasks that were not
-    /// taken are dropped too.
+    /// task, the view is closed.
     ///
-    /// A view that waits for a thread when its pool ends is one task among those that the *pool*
-    /// hands back. That task runs all tasks of the view in order. If it is dropped, or run by a
-    /// thread of the pool that has ended, they are here. A task that holds this view keeps it alive
-    /// until the task is taken.
+    /// If the view runs on a pool, these tasks are also among those that the *pool* hands back. They
+    /// are dropped with the last report and the last handle of the pool, unless they were taken. Over
+    /// another executor they are dropped with the last clone of the view; a task that holds the view
+    /// then keeps it alive until the task is taken.
+    ///
+    /// A view that waits for a thread when its pool ends is one task of the pool. That task runs all
+    /// tasks of the view in order. If it is dropped, or run by a thread of the pool that has ended,
+    /// they are here.
     pub fn handed_back(&self) -> HandedBack {
         self.shared.handed_back()
     }

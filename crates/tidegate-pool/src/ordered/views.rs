@@ -7,6 +7,7 @@ use tidegate_core::Executor;
 use tidegate_core::internal::prim::{Mutex, lock};
 
 use super::turn::Shared;
+use crate::executor::WeakHandedBack;
 use crate::schedule::TaskTimer;
 
 /// The number of views from which the first look for dropped ones is made.
@@ -20,6 +21,8 @@ pub(crate) struct SharedWithViews {
     pub(crate) views: Arc<Views>,
     /// `true` if tasks of the executor can run at the same time.
     pub(crate) overlaps: bool,
+    /// What the executor hands back when it ends. It keeps the tasks of the views, too.
+    pub(crate) handed_back: WeakHandedBack,
 }
 
 impl SharedWithViews {

@@ -46,6 +46,7 @@ impl Executor for Shared {
             timer: Arc::clone(&self.timer),
             views: Arc::clone(&self.views),
             overlaps: self.limits().max > 1,
+            handed_back: self.handed_back().downgrade(),
         }))
     }
 

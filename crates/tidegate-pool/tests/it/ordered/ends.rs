@@ -101,9 +101,11 @@ fn a_turn_that_runs_when_the_pool_ends_hands_the_rest_back() {
     gate.open();
     let left = view.handed_back();
     until("the view has the rest", || left.len() == 3);
+    until("its pool has it, too", || report.handed_back.len() == 3);
     assert!(log.is_empty(), "nothing begins after the end");
-    left.take().into_iter().for_each(Task::run);
+    report.handed_back.take().into_iter().for_each(Task::run);
     assert_eq!(log.take(), [0, 1, 2]);
+    assert!(left.is_empty() && pool.handed_back().is_empty());
 }
 
 /// Counts how often it is woken.
@@ -231,6 +233,30 @@ fn a_turn_that_nobody_takes_ends_with_the_last_handle() {
         log.wait_for(1);
         assert_eq!(log.take(), [true]);
         gates.iter().for_each(Gate::open);
+    }
+}
+
+#[test]
+fn a_task_that_holds_its_view_ends_with_the_pool_and_the_report() {
+    for (in_turn, keeps_view) in [(true, true), (true, false), (false, true), (false, false)] {
+        let clock = ManualClock::new();
+        let (pool, view) = pool_and_view(2, &clock);
+        let gates = match in_turn {
+            true => vec![hold_view(&view)],
+            false => vec![hold_pool(&pool), hold_pool(&pool)],
+        };
+        let (drops, own) = (Counter::new(), view.clone());
+        let held = DropCount::new(&drops);
+        view.execute(move || drop((own, held))).unwrap();
+        let view = keeps_view.then_some(view);
+        let report = pool.shutdown(Duration::ZERO).wait().unwrap();
+        gates.iter().for_each(Gate::open);
+        until("it is handed back", || report.handed_back.len() == 1);
+        drop(pool);
+        assert_eq!(drops.count(), 0, "the report keeps it");
+        drop(report);
+        drops.wait_for(1);
+        assert!(view.is_none_or(|view| view.handed_back().is_empty()));
     }
 }
 
