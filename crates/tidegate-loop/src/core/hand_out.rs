@@ -151,24 +151,30 @@ impl<D: Driver> Core<D> {
         Some((task, several))
     }
 
-    /// Returns the next submitted task of this turn.
+    /// Returns the next submitted task of this turn, first the event loop's own. When they have used up
+    /// the time, the lane still gets a stride.
     fn submitted(&mut self, shared: &Shared) -> Option<Task> {
-        if self.batch.spent || shared.is_out_of_time() {
+        if shared.is_out_of_time() {
             return None;
         }
-        let task = self.pop()?;
-        // Reads the clock before the task runs, since it may run on another thread. If the time is
-        // used up, this task is the last one of the turn.
-        self.batch.spent = self.pace.step() && self.check_clock(shared);
+        let (task, is_own) = self.pop()?;
+        // Reads the clock before the task runs, since it may run on another thread.
+        if self.pace.step() && self.check_clock(shared) {
+            self.batch.own = BUDGET;
+            if !is_own {
+                self.batch.lane = BUDGET;
+            }
+        }
         Some(task)
     }
 
-    fn pop(&mut self) -> Option<Task> {
+    /// Returns the next submitted task, and whether it is one of the event loop's own.
+    fn pop(&mut self) -> Option<(Task, bool)> {
         if self.batch.own < BUDGET
             && let Some(task) = local::pop()
         {
             self.batch.own += 1;
-            return Some(task);
+            return Some((task, true));
         }
         if self.batch.lane == BUDGET {
             return None;
@@ -176,7 +182,7 @@ impl<D: Driver> Core<D> {
         let task = self.task_receiver.pop()?;
         self.batch.lane += 1;
         self.task_receiver.publish();
-        Some(task)
+        Some((task, false))
     }
 }
 

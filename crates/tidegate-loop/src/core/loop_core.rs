@@ -69,8 +69,6 @@ pub(super) struct Batch {
     pub(super) lane: usize,
     pub(super) driver: usize,
     pub(super) looked_out: bool,
-    /// `true` if the time for submitted tasks is used up.
-    pub(super) spent: bool,
 }
 
 /// The result of a turn.

@@ -8,7 +8,7 @@ use tidegate_core::internal::Sleeper;
 use tidegate_core::{Clock, ManualClock, Parker, Task};
 use tidegate_loop::internal::{Driver, Health};
 use tidegate_loop::{
-    Choose, EventLoop, EventLoopBuilder, EventLoopGroup, RoamingConfig, TurnBudget,
+    Choose, EventLoop, EventLoopBuilder, EventLoopGroup, Roaming, RoamingConfig, TurnBudget,
 };
 use tidegate_testkit::{Log, until};
 
@@ -212,6 +212,40 @@ fn a_roaming_loop_keeps_its_turns_short_too() {
     strategy.produce();
     let received = bench.log.take();
     assert_eq!((received.len(), received[64]), (101, "io"));
+    drop(home);
+    executor.settle();
+    strategy.shutdown();
+    executor.drop_all();
+}
+
+#[test]
+fn slow_tasks_of_a_roaming_loop_that_submit_themselves_give_way_to_its_lane() {
+    fn again(home: &EventLoop<Roaming>, slow: impl Fn() + Clone + Send + 'static, left: u32) {
+        let (own, task) = (home.clone(), slow.clone());
+        let run = move || {
+            task();
+            if left > 0 {
+                again(&own, slow, left - 1);
+            }
+        };
+        home.execute_task(Task::non_blocking(run)).unwrap();
+    }
+    let bench = Bench::new();
+    let executor = ManualExecutor::new(0);
+    let config = RoamingConfig::new(executor.clone()).manual();
+    let home = bench.builder().build_roaming(&config).unwrap();
+    let strategy = home.strategy();
+    let (log, clock) = (bench.log.clone(), bench.clock.clone());
+    let slow = move || {
+        log.push("own");
+        clock.jump(MILLISECOND);
+    };
+    again(&home, slow, 300);
+    let lane = Task::non_blocking(bench.log.pushes("lane"));
+    home.execute_task(lane).unwrap();
+    strategy.produce();
+    let ran = bench.log.take();
+    assert_eq!((ran.len(), ran[64]), (302, "lane"));
     drop(home);
     executor.settle();
     strategy.shutdown();
