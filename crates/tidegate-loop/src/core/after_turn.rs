@@ -16,7 +16,7 @@ impl<D: Driver> Core<D> {
         if state >= Lifecycle::ShuttingDown {
             return self.wind_down(shared, turn);
         }
-        if turn == Turn::Busy {
+        if turn != Turn::Idle {
             let more = self.has_more(shared);
             self.already_spun = !more && !self.spin(shared);
             if D::SPINS || more {

@@ -56,7 +56,7 @@ impl<D: Driver> Drive for Core<D> {
             }
             local::give_back_spare();
             core.task_receiver.publish();
-            busy = turn == Turn::Busy;
+            busy = turn != Turn::Idle;
         });
         let moved = self.progress.hooks() > hooks || self.progress.is_over();
         if self.progress.is_over() {

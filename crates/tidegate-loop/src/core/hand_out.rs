@@ -69,18 +69,15 @@ impl<D: Driver> Core<D> {
             if let Some((task, several)) = self.hand_out(shared) {
                 shared.meter.running.begin(&task);
                 (1..several).for_each(|_| shared.meter.running.next_step());
-                self.batch.ran = true;
                 return Produced::Task(task);
             }
             self.batch.open = false;
             // The last task that was handed out is not the event loop's any more.
             shared.meter.running.idle();
-            let turn = if self.batch.ran {
+            let turn = Turn::of(self.batch.ran, self.batch.ran || self.batch.driver > 0);
+            if turn != Turn::Idle {
                 self.last_work = self.batch.now;
-                Turn::Busy
-            } else {
-                Turn::Idle
-            };
+            }
             if self.manual {
                 if let Some(end) = self.after_manual_turn(shared, turn) {
                     return end;
@@ -123,10 +120,10 @@ impl<D: Driver> Core<D> {
     /// Returns the next task of this turn to hand out, and for how many tasks it counts.
     fn hand_out(&mut self, shared: &Arc<Shared>) -> Option<(Task, usize)> {
         while let Some(task) = self.submitted(shared) {
+            self.batch.ran = true;
             if task.blocking() != Blocking::Never {
                 return Some((counted(shared, task), 1));
             }
-            self.batch.ran = true;
             run_task(shared, task);
         }
         if !std::mem::replace(&mut self.batch.looked_out, true) {

@@ -64,6 +64,7 @@ pub(crate) struct Core<D: Driver> {
 pub(super) struct Batch {
     pub(super) open: bool,
     pub(super) now: u64,
+    /// `true` if anything but work of the driver ran.
     pub(super) ran: bool,
     pub(super) own: usize,
     pub(super) lane: usize,
@@ -76,8 +77,22 @@ pub(super) struct Batch {
 pub(crate) enum Turn {
     /// Something ran; there may be more work.
     Busy,
+    /// Only work of the driver ran, such as I/O; there may be more work.
+    Io,
     /// There was no work.
     Idle,
+}
+
+impl Turn {
+    /// Returns the result of a turn in which `tasks` ran, or anything at all.
+    #[inline]
+    pub(super) fn of(tasks: bool, any: bool) -> Self {
+        match (tasks, any) {
+            (true, _) => Self::Busy,
+            (false, true) => Self::Io,
+            (false, false) => Self::Idle,
+        }
+    }
 }
 
 impl<D: Driver> Core<D> {

@@ -33,15 +33,12 @@ impl<D: Driver> Core<D> {
         ran |= self.run_own(shared);
         ran |= self.run_lane(shared);
         self.poll_driver(ran);
-        ran |= self.run_driver(shared, now, ran);
-        self.ran = ran;
-        if ran {
+        self.ran = self.run_driver(shared, now, ran) | ran;
+        if self.ran {
             shared.meter.running.idle();
             self.last_work = now;
-            Turn::Busy
-        } else {
-            Turn::Idle
         }
+        Turn::of(ran, self.ran)
     }
 
     pub(super) fn begin(&mut self, shared: &Shared) -> u64 {

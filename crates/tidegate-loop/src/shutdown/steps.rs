@@ -2,7 +2,8 @@
 //!
 //! The turns of the event loop run them. Nothing is polled: the event loop sleeps until the quiet
 //! period would end or the deadline passes. A submission in between wakes it and restarts the quiet
-//! period. The hooks run after it, and after the tasks that other threads still have.
+//! period; I/O alone does not. The hooks run after it, and after the tasks that other threads still
+//! have.
 
 use std::mem;
 use std::sync::Arc;
@@ -78,7 +79,7 @@ fn step<D: Driver>(
         begun.last_work = now;
     }
     if now < plan.deadline && !closed {
-        if turn == Turn::Busy || core.has_claims() || !shared.mailbox.signals.is_empty() {
+        if turn != Turn::Idle || core.has_claims() || !shared.mailbox.signals.is_empty() {
             return false;
         }
         let quiet_at = begun.last_work.saturating_add(plan.quiet);
@@ -111,7 +112,7 @@ fn close<D: Driver>(progress: &mut Progress, core: &mut Core<D>, shared: &Arc<Sh
     shared.state.raise(Lifecycle::Shutdown);
     shared.mailbox.lane.close();
     while shared.clock.nanos() < plan.deadline
-        && (core.turn(shared) == Turn::Busy || core.has_claims())
+        && (core.turn(shared) != Turn::Idle || core.has_claims())
     {}
     core.close_driver(shared);
     let Some(begun) = &mut progress.begun else {

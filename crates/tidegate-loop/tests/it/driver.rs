@@ -7,12 +7,12 @@ use std::time::Duration;
 use tidegate_core::internal::{Running, Sleeper};
 use tidegate_core::{Clock, ManualClock, Parker, Task};
 use tidegate_loop::internal::Driver;
-use tidegate_loop::{EventLoop, Quiet};
+use tidegate_loop::{EventLoop, Placement, Quiet};
 use tidegate_testkit::Log;
 
-use crate::SECOND;
 use crate::manual_executor::ManualExecutor;
 use crate::strategies::Kind;
+use crate::{SECOND, builder};
 
 /// A driver that logs its calls, and finds `work` tasks when it is polled.
 struct FoundEvents {
@@ -124,6 +124,51 @@ fn the_driver_closes_after_the_last_task_and_before_the_hooks_that_are_left() {
     let seen = log.take();
     let seen: Vec<_> = seen.into_iter().filter(|what| *what != "look").collect();
     assert_eq!(seen, ["enter", "task", "close", "leave"]);
+}
+
+/// Returns after how many seconds a loop ends that has I/O in each of them. `turns` lets it run.
+fn seconds_until_the_end<P: Placement>(
+    (home, clock, work): (&EventLoop<P>, &ManualClock, &AtomicUsize),
+    mut turns: impl FnMut(),
+) -> u32 {
+    home.execute_task(Task::non_blocking(|| ())).unwrap();
+    turns();
+    let ended = home.shutdown(Quiet {
+        period: SECOND * 2,
+        timeout: SECOND * 15,
+    });
+    for seconds in 0.. {
+        work.store(1, Ordering::Relaxed);
+        turns();
+        if ended.is_done() {
+            return seconds;
+        }
+        clock.jump(SECOND);
+    }
+    unreachable!("it ends at the timeout")
+}
+
+#[test]
+fn work_of_the_driver_alone_does_not_prolong_the_quiet_period() {
+    let (clock, driver) = (ManualClock::new(), found_events(&Log::new()));
+    let work = Arc::clone(&driver.work);
+    let (home, mut manual_loop) = builder(&clock, "pinned")
+        .build_manual_with_driver(driver)
+        .unwrap();
+    let ended = seconds_until_the_end((&home, &clock, &work), || manual_loop.run_until_idle());
+    assert_eq!(ended, 2);
+
+    let (clock, driver) = (ManualClock::new(), found_events(&Log::new()));
+    let work = Arc::clone(&driver.work);
+    let executor = ManualExecutor::new(1);
+    let config = Kind::Eager.config(executor.clone()).manual();
+    let home = builder(&clock, "roams").build_roaming_with_driver(driver, &config);
+    let home = home.unwrap();
+    let strategy = home.strategy();
+    let ended = seconds_until_the_end((&home, &clock, &work), || strategy.produce());
+    assert_eq!(ended, 2);
+    drop((home, strategy));
+    executor.drop_all();
 }
 
 #[test]
