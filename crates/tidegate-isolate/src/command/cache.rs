@@ -33,6 +33,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             owner: state.cache_owner,
             command: &state.key,
             home: state.threads.get().map(|pool| &**pool.home()),
+            clock: state.alarms.clock().clock(),
         };
         let mut looked = cache.look_up(&context, scope);
         if let CacheLookup::Hit(copies) = &mut looked {

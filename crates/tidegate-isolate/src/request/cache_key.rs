@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use tidegate_core::Clock;
+
 use super::context::{CacheOwner, RequestContext};
 use super::first_caller::{FirstCaller, RunOwner};
 use super::shared_run::{LaterCaller, Run, Shareable, SharedAnswer, promise_at};
@@ -13,11 +15,12 @@ use super::subscribers::Subscribers;
 use crate::bulkhead::Home;
 use crate::key::Key;
 
-/// The owner of a cache entry, the key of its command, and the home that checks waits for it.
+/// The owner of a cache entry, the key of its command, and the home and the clock of waits for it.
 pub(crate) struct CacheScope<'a> {
     pub(crate) owner: CacheOwner,
     pub(crate) command: &'a Key,
     pub(crate) home: Option<&'a Home>,
+    pub(crate) clock: &'a Clock,
 }
 
 /// A cache key, and the function that shares a result. Created only where the result can be cloned.
@@ -68,11 +71,12 @@ fn look_up<T: Shareable, E: Shareable>(
         owner,
         command,
         home,
+        clock,
     } = scope;
     let usable = |run: &Run<T, E>| run.answer.is_done() || run.callers.join();
     let made = context.cached_if(owner, (command, key), usable, || {
         let callers = Arc::new(Subscribers::new());
-        let home = home_of(callers.id, command, home);
+        let home = home_of(callers.id, command, home, clock);
         let (promise, answer) = promise_at::<T, E>(Some(home));
         let answer = answer.share().ok();
         let answer = answer.expect("the outcome of a new promise is not taken yet");

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use tidegate_core::executor::{ExecutorId, PromiseHome};
-use tidegate_core::{Executor, OnUnhandled, Unhandled, WaitRefusedError};
+use tidegate_core::{Clock, Executor, OnUnhandled, Unhandled, WaitRefusedError};
 
 use super::wait_graph::{self, RunId};
 use crate::bulkhead::Home;
@@ -17,6 +17,7 @@ use crate::key::Key;
 struct RunHome {
     run: RunId,
     command: Key,
+    clock: Clock,
     /// `None` if the work runs on its callers' threads.
     pool: Option<Home>,
 }
@@ -28,6 +29,10 @@ impl PromiseHome for RunHome {
 
     fn name(&self) -> &str {
         &self.command
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     fn width(&self) -> usize {
@@ -53,11 +58,18 @@ impl PromiseHome for RunHome {
     }
 }
 
-/// Returns the home of a shared run of a command: in its pool, or on its callers' threads.
-pub(super) fn home_of(run: RunId, command: &Key, pool: Option<&Home>) -> Arc<dyn Executor> {
+/// Returns the home of a shared run of a command: in its pool, or on its callers' threads. Waits use
+/// `clock`.
+pub(super) fn home_of(
+    run: RunId,
+    command: &Key,
+    pool: Option<&Home>,
+    clock: &Clock,
+) -> Arc<dyn Executor> {
     Arc::new(RunHome {
         run,
         command: command.clone(),
+        clock: clock.clone(),
         pool: pool.cloned(),
     })
 }

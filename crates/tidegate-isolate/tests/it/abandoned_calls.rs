@@ -67,6 +67,24 @@ fn a_running_call_that_times_out_is_cancelled_and_counted_until_it_ends() {
 }
 
 #[test]
+fn a_wait_for_a_call_is_limited_by_the_clock_of_the_isolation() {
+    const NANOSECOND: Duration = Duration::from_nanos(1);
+    let (clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 0)).no_timeout());
+    let go_on = Gate::new();
+    let mut answer = hold_call(command.call(), &go_on);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| answer.wait_timeout(NANOSECOND));
+        until("it waits", || {
+            clock.next_deadline() == Some(clock.now() + NANOSECOND)
+        });
+        clock.jump(NANOSECOND);
+        assert!(waiting.join().unwrap().unwrap_err().is_timeout());
+    });
+    go_on.open();
+    assert_eq!(answer.wait().unwrap(), 0);
+}
+
+#[test]
 fn a_blocking_caller_is_released_at_the_deadline() {
     let (clock, _isolation, command) = alone(|c| c.threads(pool_of(1, 0)).timeout(SECOND));
     let go_on = Gate::new();

@@ -8,12 +8,13 @@ use std::any::Any;
 use std::sync::{Arc, Weak};
 
 use tidegate_core::executor::{ExecutorId, PromiseHome};
-use tidegate_core::{Executor, OnUnhandled, RejectReason, Unhandled, WaitRefusedError};
+use tidegate_core::{Clock, Executor, OnUnhandled, RejectReason, Unhandled, WaitRefusedError};
 
 /// The loop of an inbox. Does not keep it running.
 pub(super) struct Home {
     id: ExecutorId,
     name: String,
+    clock: Clock,
     executor: Weak<dyn Executor>,
     /// Gives the loop a thread if it has none.
     pub(super) start: Box<dyn Fn() -> Result<(), RejectReason> + Send + Sync>,
@@ -27,6 +28,7 @@ impl Home {
         Self {
             id: executor.id(),
             name: executor.name().to_owned(),
+            clock: executor.clock().clone(),
             executor: Arc::downgrade(executor),
             start: Box::new(start),
         }
@@ -45,6 +47,10 @@ impl PromiseHome for Home {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// A loop that is gone has refused what was submitted to it.

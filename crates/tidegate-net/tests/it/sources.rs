@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_core::thread::ThreadJob;
-use tidegate_core::{Blocking, Task, ThreadBuilder, Ticker};
+use tidegate_core::{Blocking, ManualClock, Task, ThreadBuilder, Ticker};
 use tidegate_loop::{EventLoop, Placement, Quiet, Watchdog};
 use tidegate_net::source::{EventSource, Interest, ReactorHandle, SourceContext, SourceHandle};
 use tidegate_net::{NetError, NetGroup};
@@ -16,7 +16,7 @@ use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Counter, DropCount, Gate, Log, Stop, until};
 
 use crate::roaming::roaming;
-use crate::{Echo, dial, round_trip, serve};
+use crate::{Echo, dial, group_by, round_trip, serve};
 
 /// Reads what is in the pipe in a task of the given kind, and logs it.
 struct Reads {
@@ -559,4 +559,26 @@ fn updates_run_on_the_loop_in_order_from_many_threads() {
             assert!(own.map(|(_, number)| *number).eq(0..runs));
         }
     });
+}
+
+#[test]
+fn a_wait_for_an_update_is_limited_by_the_clock_of_the_loop() {
+    const NANOSECOND: Duration = Duration::from_nanos(1);
+    let (clock, stop) = (ManualClock::new(), Stop::new());
+    let group = group_by(&clock);
+    let inside = stop.closure();
+    let held = group.next_reactor().update(move |_| inside());
+    stop.reached();
+    let mut late = group.next_reactor().update(|_| 7);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| late.wait_timeout(NANOSECOND));
+        until("it waits", || {
+            clock.next_deadline() == Some(clock.now() + NANOSECOND)
+        });
+        clock.jump(NANOSECOND);
+        assert!(waiting.join().unwrap().unwrap_err().is_timeout());
+    });
+    stop.go_on();
+    held.wait().unwrap();
+    assert_eq!(late.wait().unwrap(), 7);
 }

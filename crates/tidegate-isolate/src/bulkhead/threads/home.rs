@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use tidegate_core::executor::{ExecutorId, PromiseHome};
-use tidegate_core::{Executor, Unhandled};
+use tidegate_core::{Clock, Executor, Unhandled};
 use tidegate_pool::WorkerPool;
 
 use crate::key::Key;
@@ -14,6 +14,7 @@ use crate::key::Key;
 pub(crate) struct Home {
     id: ExecutorId,
     name: Key,
+    clock: Clock,
     pool: Weak<WorkerPool>,
 }
 
@@ -22,6 +23,7 @@ impl Home {
         Self {
             id: pool.id(),
             name: Key::from(pool.name()),
+            clock: Executor::clock(&**pool).clone(),
             pool: Arc::downgrade(pool),
         }
     }
@@ -34,6 +36,10 @@ impl PromiseHome for Home {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     fn width(&self) -> usize {
