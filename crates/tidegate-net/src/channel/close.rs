@@ -98,6 +98,10 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// than the close timeout. Waits again if a file is being sent, and a part of it was sent meanwhile.
     pub(super) fn give_up_sending(&mut self, io_context: &mut IoContext) {
         if self.state().end == RequestedEnd::Lingering {
+            if !self.state().is_open() {
+                self.set(Flags::READ_READY);
+                self.drop_input(io_context);
+            }
             return self.close_for_cause(io_context);
         }
         let io = self.pipeline.io_mut();

@@ -4,7 +4,8 @@
 //! peer then loses what it has not read (RFC 9112, section 9.6). A channel that is to be closed when
 //! everything is sent therefore drops what comes meanwhile. If something came, or if a handler expects
 //! it, the channel closes its sending half first, and the socket when the peer has ended as well, or
-//! after [`ChannelOptions::LINGER_TIME`].
+//! after [`ChannelOptions::LINGER_TIME`]. Off its loop, a channel is not told of what comes: it looks
+//! for that at the beginning and at the end of this time.
 
 use std::io;
 
@@ -25,7 +26,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         // The poller was not asked.
         self.set(Flags::READ_READY);
         self.drop_input(io_context);
-        let is_heard = self.state().is_open() && self.state().input != Input::Shut;
+        let is_heard = self.state().has_socket() && self.state().input != Input::Shut;
         if !(is_heard && self.has(Flags::LINGERS)) {
             return self.close_for_cause(io_context);
         }
@@ -43,7 +44,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     #[cold]
     pub(super) fn drop_input(&mut self, io_context: &mut IoContext) {
         for _ in 0..self.pipeline.io().options.reads_per_turn.max(1) {
-            if !self.has(Flags::READ_READY) || !self.state().is_open() {
+            if !self.has(Flags::READ_READY) || !self.state().has_socket() {
                 return;
             }
             let read = self.take_early().unwrap_or_else(|| {

@@ -25,9 +25,9 @@
 //! | `life` to `Off` and back | `registration` | `Open`, `Off` |
 //! | `life` to `Closed` | `close` | any but `Closed` |
 //! | `input` to `HungUp` | `core`, `registration` and `requests`, when the poller or the peer reports it | `Open`, `Off` |
-//! | `input` to `Shut` | `core`, when a read finds the end | `Open` |
+//! | `input` to `Shut` | `core` and `linger`, when a read finds the end | `Open`; `linger` also `Off` |
 //! | `output` to `Ending` | the handlers, through [`ChannelIo`](super::ChannelIo) | any |
-//! | `output` to `Shut` | `close`, when everything is sent | `Open` |
+//! | `output` to `Shut` | `close` and `linger`, when everything is sent | `Open`; `linger` also `Off` |
 //! | `end` | the handlers, through [`ChannelIo`](super::ChannelIo); never back | any |
 //! | `life` to `Closed`, with the socket handed over | `release` | `Off` |
 //! | readiness hints | every file of `ChannelCore`'s methods but `close` | any but `Closed` |
@@ -257,6 +257,16 @@ impl State {
     #[inline(always)]
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.life, Life::Closed)
+    }
+
+    /// Returns `true` if the channel is connected and keeps its socket, on its loop or off it.
+    #[cold]
+    pub(crate) fn has_socket(&self) -> bool {
+        match &self.life {
+            Life::Open => true,
+            Life::Off(off) => off.release.is_none(),
+            Life::New(_) | Life::Connecting(_) | Life::Closed => false,
+        }
     }
 
     /// Returns `true` if an end was requested: nothing that comes now is read or written.

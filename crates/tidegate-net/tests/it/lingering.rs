@@ -89,6 +89,42 @@ fn a_channel_lingers_only_if_its_peer_may_still_be_sending() {
     }
 }
 
+#[test]
+fn a_channel_off_its_loop_lingers_if_bytes_wait_in_its_socket() {
+    type Then = fn(&mut EmbeddedChannel);
+    let rows: [(&str, Then, bool); 4] = [
+        ("", |_| (), false),
+        ("unread", |_| (), true),
+        // Nothing reports it.
+        ("unread", EmbeddedChannel::end_input, true),
+        (
+            "unread",
+            |channel| {
+                drop(channel.channel().register());
+                channel.run();
+                channel.end_input();
+            },
+            false,
+        ),
+    ];
+    for (row, (unread, then, lingers)) in rows.into_iter().enumerate() {
+        let (log, own) = Log::pair();
+        let mut channel = EmbeddedChannel::new(|p| p.add("hears", LogReads(own))).unwrap();
+        drop(channel.channel().deregister());
+        channel.run();
+        channel.receive(unread);
+        let closed = channel.channel().close_when_flushed();
+        channel.run();
+        assert_eq!(channel.is_output_shut(), !unread.is_empty(), "row {row}");
+        then(&mut channel);
+        assert_eq!(channel.is_open(), lingers, "row {row}");
+        channel.receive("more");
+        channel.advance(ChannelOptions::LINGER_TIME);
+        assert!(closed.is_done() && log.is_empty(), "row {row}");
+        assert!(channel.channel().close_cause().is_none());
+    }
+}
+
 /// A peer that first sends much, and then reads, gets all of a long response.
 fn reads_all<P: ChannelPlacement + Placement>(group: &NetGroup<P>, sends: usize) {
     const RESPONSE: usize = 3 << 20;
