@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use tidegate_promise::{Failure, Promise};
 
+use super::waiters::Waiters;
 use super::write_queue::ENTRY_OVERHEAD;
 use crate::errors::NetError;
 use crate::message::Message;
@@ -85,8 +86,8 @@ pub(crate) struct Sent {
 #[derive(Debug)]
 enum Waiting {
     Datagram(Datagram, Option<Promise<()>>),
-    /// Succeeds when no datagram before it waits any more, also if some were lost or cancelled.
-    Flush(Promise<()>),
+    /// They succeed when no datagram before them waits any more, also if some were lost or cancelled.
+    Flush(Waiters),
 }
 
 impl Outbox {
@@ -117,7 +118,12 @@ impl Outbox {
         if self.waiting.is_empty() {
             return Some(promise);
         }
-        self.waiting.push_back(Waiting::Flush(promise));
+        if !matches!(self.waiting.back(), Some(Waiting::Flush(_))) {
+            self.waiting.push_back(Waiting::Flush(Waiters::default()));
+        }
+        if let Some(Waiting::Flush(waiters)) = self.waiting.back_mut() {
+            drop(waiters.add(promise));
+        }
         None
     }
 
@@ -130,8 +136,9 @@ impl Outbox {
         while let Some(waiting) = self.waiting.pop_front() {
             let (datagram, promise) = match waiting {
                 Waiting::Datagram(datagram, promise) => (datagram, promise),
-                Waiting::Flush(promise) => {
-                    let _ = promise.succeed(());
+                Waiting::Flush(mut waiters) => {
+                    let promises = waiters.take().into_iter();
+                    promises.for_each(|one| drop(one.succeed(())));
                     continue;
                 }
             };
@@ -179,7 +186,11 @@ impl Outbox {
     pub(crate) fn fail_all(&mut self, cause: &Failure) {
         self.datagrams = 0;
         for waiting in self.waiting.drain(..) {
-            if let Waiting::Datagram(_, Some(promise)) | Waiting::Flush(promise) = waiting {
+            let promises = match waiting {
+                Waiting::Datagram(_, promise) => promise.into_iter().collect(),
+                Waiting::Flush(mut waiters) => waiters.take(),
+            };
+            for promise in promises {
                 let _ = promise.fail(cause.clone());
             }
         }
@@ -191,6 +202,26 @@ mod tests {
     //! A flush waits for the datagrams before it.
 
     use super::*;
+
+    #[test]
+    fn flushes_at_the_same_place_share_an_entry() {
+        let mut outbox = Outbox::default();
+        outbox.push(
+            Datagram {
+                bytes: "x".into(),
+                peer: "127.0.0.1:9".parse().unwrap(),
+            },
+            None,
+        );
+        let waits = [(); 100].map(|()| {
+            let (promise, flushed) = tidegate_promise::promise();
+            assert!(outbox.push_flush(promise).is_none());
+            flushed
+        });
+        assert_eq!(outbox.waiting.len(), 2);
+        outbox.fail_all(&Failure::new("closed"));
+        assert!(waits.into_iter().all(|flushed| flushed.wait().is_err()));
+    }
 
     #[test]
     fn a_flush_completes_behind_the_datagrams_before_it_and_fails_with_them() {

@@ -2,8 +2,8 @@
 //!
 //! From bottom to top; each file depends only on those before it:
 //!
-//! * `options`, `read_size`, `file_range`, `write_queue`, `event`, `channel_request`, `spare_requests`, `pending`,
-//!   `waiters`, `server_memory`, `server_connections`: settings, events, requests from other threads, and accounting.
+//! * `options`, `read_size`, `file_range`, `waiters`, `write_queue`, `event`, `channel_request`, `spare_requests`,
+//!   `pending`, `server_memory`, `server_connections`: settings, events, requests from other threads, and accounting.
 //! * `peer`, `home`, `end`: the other end; where a channel lives and is waited for; its end.
 //! * `shared`: state that handles and the loop share, with `delivery` for its signal and `of_server` for what a server needs of
 //!   its channels; `handle`: the public [`Channel`]; `held_input`, `input_end`,

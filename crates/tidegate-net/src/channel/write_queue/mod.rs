@@ -9,9 +9,11 @@
 //! * The first `flushed` entries may be written; the others wait for a flush.
 //! * Every entry ends once: written, failed, or skipped because its promise was cancelled.
 //! * A queue without entries holds no memory: that of a longer queue goes back to the thread.
-//! * A range of a file is an entry without bytes; `files` has what is left of it.
+//! * A range of a file is an entry without bytes; `files` has what is left of it. So is a flush
+//!   with a promise; `marks` has that promise.
 
 mod files;
+mod marks;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -25,6 +27,7 @@ use tidegate_promise::{Failure, Promise};
 pub(crate) use self::files::FILE_ENTRY;
 use self::files::Files;
 use super::file_range::FileRange;
+use super::waiters::Waiters;
 
 /// Size that an entry counts for in addition to its bytes.
 pub(crate) const ENTRY_OVERHEAD: usize = 96;
@@ -205,11 +208,12 @@ pub(crate) struct WriteQueue {
     written: u64,
 }
 
-/// What most queues do not have: entries behind the first, and files.
+/// What most queues do not have: entries behind the first, files, and promises of flushes.
 #[derive(Debug, Default)]
 struct Rest {
     entries: VecDeque<Entry>,
     files: Files,
+    marks: VecDeque<Waiters>,
 }
 
 #[derive(Debug)]
@@ -263,20 +267,6 @@ impl WriteQueue {
             self.front = Some(entry);
         }
         Ok(())
-    }
-
-    /// Adds an empty entry that counts for nothing. Its promise succeeds when everything before it
-    /// is written. Returns the promise if the queue is empty.
-    pub(crate) fn push_mark(&mut self, promise: Promise<()>) -> Option<Promise<()>> {
-        if self.is_empty() {
-            return Some(promise);
-        }
-        self.push_behind(Entry {
-            bytes: Bytes::new(),
-            counts: 0,
-            promise: Some(promise),
-        });
-        None
     }
 
     #[inline(never)]
@@ -449,6 +439,11 @@ impl WriteQueue {
             let done = self.take(0);
             self.flushed -= 1;
             self.pending -= done.counts;
+            if done.is_mark() {
+                let promises = self.take_mark();
+                promises.into_iter().for_each(|one| drop(one.succeed(())));
+                continue;
+            }
             sink.written(done.bytes);
             if let Some(promise) = done.promise {
                 let _ = promise.succeed(());
@@ -462,7 +457,11 @@ impl WriteQueue {
         while self.front.is_some() {
             let failed = self.take(0);
             self.pending -= failed.counts;
-            if let Some(promise) = failed.promise {
+            let of_mark = match failed.is_mark() {
+                true => self.take_mark(),
+                false => Vec::new(),
+            };
+            for promise in failed.promise.into_iter().chain(of_mark) {
                 let _ = promise.fail(cause.clone());
             }
         }
@@ -542,7 +541,7 @@ impl WriteQueue {
 
 impl Rest {
     fn is_unused(&self) -> bool {
-        self.entries.is_empty() && self.files.is_empty()
+        self.entries.is_empty() && self.files.is_empty() && self.marks.is_empty()
     }
 }
 

@@ -166,6 +166,39 @@ fn a_write_that_was_cancelled_before_the_flush_is_left_out() {
 }
 
 #[test]
+fn flushes_at_the_same_place_share_an_entry_and_complete_in_their_turn() {
+    let mut queue = WriteQueue::new();
+    let flush_for = |queue: &mut WriteQueue, of: usize| -> Vec<_> {
+        let waits = (0..of).map(|_| {
+            let (promise, done) = promise::<()>();
+            assert!(queue.push_mark(promise).is_none());
+            done
+        });
+        let waits = waits.collect();
+        queue.flush();
+        waits
+    };
+    drop(push(&mut queue, "a"));
+    let first = flush_for(&mut queue, 1000);
+    drop(flush_for(&mut queue, 1000));
+    drop(push(&mut queue, "b"));
+    let second = flush_for(&mut queue, 1000);
+    assert_eq!(
+        (queue.len(), queue.pending()),
+        (4, 2 * (1 + ENTRY_OVERHEAD))
+    );
+    let done = |waits: &[Completion<()>]| waits.iter().all(Completion::is_done);
+    queue.drain(&mut pipe(1), 16).unwrap();
+    assert!(done(&first) && !second[0].is_done());
+    queue.drain(&mut pipe(1), 16).unwrap();
+    assert!(done(&second) && queue.is_empty() && queue.rest.is_none());
+    assert!(
+        queue.push_mark(promise().0).is_some(),
+        "nothing to wait for"
+    );
+}
+
+#[test]
 fn failing_completes_every_promise_once_and_counts_nothing() {
     let mut queue = WriteQueue::new();
     let (one, two) = (push(&mut queue, "a"), push(&mut queue, "b"));
