@@ -90,7 +90,8 @@ impl Breaker {
     }
 
     /// Replaces all settings at once. The window must stay the same. Changes that follow from the new
-    /// settings are made by the next call, or by [`Breaker::catch_up`].
+    /// settings are made by the next call, or by [`Breaker::catch_up`]. A breaker that becomes disabled
+    /// no longer counts the calls in flight.
     ///
     /// # Errors
     ///
@@ -108,7 +109,11 @@ impl Breaker {
         self.slow_nanos.store(slow, Ordering::Relaxed);
         self.counts_rejections
             .store(config.count_rejections, Ordering::Relaxed);
+        let before = core.config.mode;
         core.config = config;
+        if core.config.mode == BreakerMode::Disabled && before != BreakerMode::Disabled {
+            self.forget_calls_in_flight(&mut core);
+        }
         if self.word.get().state() == BreakerState::Open {
             self.set_sleep(&core, core.since);
         }

@@ -63,7 +63,7 @@ pub enum BreakerMode {
     /// Counts calls and goes through all states, also half open and closed again, but denies
     /// nothing.
     MetricsOnly,
-    /// Allows everything and counts nothing.
+    /// Allows everything and counts nothing, also no call that passed before.
     Disabled,
     /// Denies everything. Among properties it takes precedence over all others:
     /// `circuitBreaker.forceOpen` denies calls even if `circuitBreaker.enabled` is false.

@@ -207,6 +207,29 @@ fn every_mode_acts_in_every_state_and_leaves_it_as_it_was() {
 }
 
 #[test]
+fn a_breaker_that_was_disabled_counts_no_call_that_passed_before() {
+    let disable = |breaker: &Breaker| {
+        change(breaker, |c| c.mode = BreakerMode::Disabled);
+        change(breaker, |c| c.mode = BreakerMode::Normal);
+    };
+    let (breaker, now) = in_state(Closed);
+    let calls: Vec<_> = (0..9).map(|_| breaker.try_pass(now).unwrap()).collect();
+    disable(&breaker);
+    for call in calls {
+        call.failure(now, Duration::ZERO);
+    }
+    assert_eq!(opens_after(&breaker, now), 3, "as if there had been none");
+    let (breaker, now) = in_state(HalfOpen);
+    let probe = breaker.try_pass(now).unwrap();
+    disable(&breaker);
+    probe.failure(now, Duration::ZERO);
+    assert_eq!(breaker.state(now), HalfOpen);
+    let next = breaker.try_pass(now).expect("its slot is free");
+    next.success(now, Duration::ZERO);
+    assert_eq!(breaker.state(now), Ramping, "the third success");
+}
+
+#[test]
 fn a_change_of_the_probes_counts_those_that_are_out() {
     let (breaker, now) = in_state(HalfOpen);
     change(&breaker, |c| c.successes = 9);

@@ -217,6 +217,13 @@ impl Breaker {
         self.call_listeners(&changes);
     }
 
+    /// Begins a new phase of the same state: the results of calls that are in flight, also of probes, no
+    /// longer count.
+    pub(super) fn forget_calls_in_flight(&self, core: &mut Core) {
+        core.probes_out = 0;
+        self.change_to(self.word.get().state());
+    }
+
     /// Closes the breaker and forgets what it has counted, as if it were new. Its mode stays: a
     /// breaker that is forced open still denies every call. Results of calls that are in flight,
     /// also of probes, no longer count.
@@ -227,8 +234,7 @@ impl Breaker {
         self.denied_until.store(0, Ordering::Relaxed);
         let change = match self.word.get().state() {
             BreakerState::Closed => {
-                // A new generation: the calls in flight are those of before.
-                self.change_to(BreakerState::Closed);
+                self.forget_calls_in_flight(&mut core);
                 None
             }
             _ => Some(self.go(&mut core, BreakerState::Closed, now)),
