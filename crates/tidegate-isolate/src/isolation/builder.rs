@@ -119,7 +119,9 @@ impl IsolationBuilder {
         self
     }
 
-    /// Calls `listen` at every state change of a breaker, on the thread whose call caused it.
+    /// Calls `listen` at every state change of a breaker, on the thread whose call caused it. Two changes
+    /// that two threads cause at nearly the same time may be told in the other order: their times say
+    /// which was first.
     pub fn on_transition(
         mut self,
         listen: impl Fn(&BreakerTransition) + Send + Sync + 'static,
@@ -129,9 +131,9 @@ impl IsolationBuilder {
     }
 
     /// Calls `listen` at every move of an adaptive limit ([`AdaptiveLimit`](crate::AdaptiveLimit)):
-    /// time, old and new limit, and the reason if the algorithm has one. It runs on the thread whose
-    /// call caused the move, or on a callback thread of the command after a timeout or a change of
-    /// settings.
+    /// time, old and new limit, and the reason if the algorithm has one. It is called in the order of the
+    /// moves of a limit, by one thread at a time: that of a call that caused a move, or a callback thread
+    /// of the command after a timeout or a change of settings.
     ///
     /// ```
     /// use tidegate_isolate::Isolation;

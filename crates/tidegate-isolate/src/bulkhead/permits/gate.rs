@@ -22,7 +22,7 @@ use tidegate_core::permits::{Permit, PermitRef, Permits};
 use tidegate_core::{Clock, OnUnhandled, Parker, Unhandled};
 
 use super::config::PermitConfig;
-use super::moves::{LimitMove, LimitReason, Moves, OnLimitMove};
+use super::moves::{LimitReason, Moves, OnLimitMove};
 use super::overstaying::Overstaying;
 use super::sampler::Sampler;
 use super::wait_graph::{self, GateId, Holding};
@@ -274,15 +274,14 @@ impl Gate {
             true => self.decide(now),
             false => Vec::new(),
         };
-        let woken = self.woken(decided);
-        (!woken.decided.is_empty() || !woken.moved.is_empty()).then_some(woken)
+        let has_any = !decided.is_empty() || self.moves.are_pending();
+        has_any.then(|| self.woken(decided))
     }
 
     fn woken(&self, decided: Vec<Arc<Waiter>>) -> Woken {
         Woken {
             decided,
             report: self.report.clone(),
-            moved: self.moves.take(),
             moves: Arc::clone(&self.moves),
         }
     }
@@ -290,12 +289,16 @@ impl Gate {
     /// Passes the latency of a finished call to the adaptive limit, if there is one.
     #[inline]
     pub(crate) fn sample(&self, now: u64, nanos: u64, dropped: bool) {
-        if let Some(sampler) = self.sampler.get().filter(|sampler| sampler.is_on())
-            && self.pass_sample(sampler, now, nanos, dropped)
-        {
+        if let Some(sampler) = self.sampler.get().filter(|sampler| sampler.is_on()) {
+            self.sample_and_tell(sampler, now, nanos, dropped);
+        }
+    }
+
+    #[inline(never)]
+    fn sample_and_tell(&self, sampler: &Sampler, now: u64, nanos: u64, dropped: bool) {
+        if self.pass_sample(sampler, now, nanos, dropped) {
             self.serve_waiters(now);
-            let moved = self.moves.take();
-            self.moves.call_listeners(&moved, &self.report.1);
+            self.moves.tell(&self.report.1);
         }
     }
 
@@ -428,7 +431,6 @@ impl Gate {
 pub(crate) struct Woken {
     decided: Vec<Arc<Waiter>>,
     report: Report,
-    moved: Vec<LimitMove>,
     moves: Arc<Moves>,
 }
 
@@ -436,7 +438,7 @@ impl Woken {
     /// Wakes the waiters, then calls the listeners of moves. Runs user code.
     pub(crate) fn wake(self) {
         wake_all(self.decided, &self.report);
-        self.moves.call_listeners(&self.moved, &self.report.1);
+        self.moves.tell(&self.report.1);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The moves of an adaptive limit, and the listeners that are told of them.
 //!
 //! A move is recorded under the lock of the algorithm, so the list is in the order in which limits
-//! took effect. Listeners are user code: they are called later, with no lock held.
+//! took effect. Listeners are user code: they are called later, with no lock held, by one thread at a
+//! time. Moves that come meanwhile are left to that thread, so listeners are called in the same order.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -94,8 +95,18 @@ pub(crate) type OnLimitMove = Arc<dyn Fn(&LimitMove) + Send + Sync>;
 pub(super) struct Moves {
     key: Key,
     listeners: Vec<OnLimitMove>,
-    pending: Mutex<Vec<LimitMove>>,
+    pending: Mutex<Pending>,
 }
+
+#[derive(Default)]
+struct Pending {
+    moves: Vec<LimitMove>,
+    /// A thread calls the listeners, and takes the moves that come meanwhile.
+    is_telling: bool,
+}
+
+/// So many moves wait for a listener that does not return. Further ones are joined with the last.
+const MOST_PENDING: usize = 1_000;
 
 impl Moves {
     pub(super) fn new(key: &Key, listeners: Vec<OnLimitMove>) -> Self {
@@ -116,40 +127,109 @@ impl Moves {
         if self.listeners.is_empty() || from == to {
             return;
         }
-        let change = LimitMove {
+        let mut change = LimitMove {
             key: self.key.clone(),
             from,
             to,
             reason,
             at_nanos,
         };
-        self.pending().push(change);
-    }
-
-    /// Takes the moves that were recorded. The caller must pass them to `call_listeners`.
-    pub(super) fn take(&self) -> Vec<LimitMove> {
-        match self.listeners.is_empty() {
-            true => Vec::new(),
-            false => std::mem::take(&mut *self.pending()),
+        let mut pending = lock(&self.pending);
+        if pending.moves.len() >= MOST_PENDING
+            && let Some(last) = pending.moves.pop()
+        {
+            change.from = last.from;
         }
+        pending.moves.push(change);
     }
 
-    /// Calls the listeners, one after the other. A listener that panics is reported and does not
-    /// stop the others. Called with no lock held.
-    pub(super) fn call_listeners(&self, moves: &[LimitMove], unhandled: &OnUnhandled) {
-        for change in moves {
-            for listener in &self.listeners {
-                if let Err(message) = contain(|| listener(change)) {
-                    let message = &*message;
-                    unhandled.report(&self.key, &Unhandled::HookPanic { message });
+    /// Returns `true` if there are moves to tell.
+    pub(super) fn are_pending(&self) -> bool {
+        !self.listeners.is_empty() && !lock(&self.pending).moves.is_empty()
+    }
+
+    /// Calls the listeners with the recorded moves, one after the other, unless another thread does. A
+    /// listener that panics is reported and does not stop the others. Called with no lock held.
+    pub(super) fn tell(&self, unhandled: &OnUnhandled) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        let mut is_this = false;
+        while let Some(moves) = self.take(is_this) {
+            is_this = true;
+            for change in &moves {
+                for listener in &self.listeners {
+                    if let Err(message) = contain(|| listener(change)) {
+                        let message = &*message;
+                        unhandled.report(&self.key, &Unhandled::HookPanic { message });
+                    }
                 }
             }
         }
     }
 
-    fn pending(&self) -> std::sync::MutexGuard<'_, Vec<LimitMove>> {
-        lock(&self.pending)
+    /// Takes the recorded moves, if there are any, for the thread that calls the listeners: the one that
+    /// does already (`is_this`), or this one if there is none.
+    fn take(&self, is_this: bool) -> Option<Vec<LimitMove>> {
+        let mut pending = lock(&self.pending);
+        if pending.is_telling && !is_this {
+            return None;
+        }
+        let moves = std::mem::take(&mut pending.moves);
+        pending.is_telling = !moves.is_empty();
+        pending.is_telling.then_some(moves)
     }
 }
 
 debug_fields!(Moves, this => key: this.key, listeners: this.listeners.len());
+
+#[cfg(test)]
+mod tests {
+    //! Listeners are called in the order of the moves, also if their threads are not.
+
+    use tidegate_testkit::{Gate, Log};
+
+    use super::*;
+
+    fn record(moves: &Moves, to: usize) {
+        moves.record((to - 1, to), Some(LimitReason::Fast), 0);
+    }
+
+    #[test]
+    fn a_thread_leaves_its_move_to_the_one_that_calls_the_listeners() {
+        let (inside, go_on, log) = (Gate::new(), Gate::new(), Log::new());
+        let (opens, waits, told) = (inside.clone(), go_on.clone(), log.clone());
+        let listener: OnLimitMove = Arc::new(move |change| {
+            if change.to == 1 {
+                opens.open();
+                waits.wait();
+            }
+            told.push((change.from, change.to));
+            assert_ne!(change.to, 1, "a panic stops no other");
+        });
+        let (moves, unhandled) = (
+            Moves::new(&"a".into(), vec![listener]),
+            OnUnhandled::default(),
+        );
+        record(&moves, 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| moves.tell(&unhandled));
+            inside.wait();
+            let more = MOST_PENDING + 9;
+            for to in 2..more {
+                record(&moves, to);
+                moves.tell(&unhandled);
+            }
+            assert!(log.is_empty(), "the first listener has not returned");
+            go_on.open();
+            log.wait_for(1 + MOST_PENDING);
+            let told = log.take();
+            assert!(told.is_sorted() && told[..2] == [(0, 1), (1, 2)]);
+            assert_eq!(told[MOST_PENDING], (MOST_PENDING, more - 1), "joined");
+        });
+        assert!(!moves.are_pending());
+        record(&moves, 2);
+        moves.tell(&unhandled);
+        assert_eq!(log.take(), [(1, 2)]);
+    }
+}
