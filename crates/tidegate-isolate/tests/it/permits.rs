@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use tidegate_core::ManualClock;
+use tidegate_core::{ManualClock, Parker};
 use tidegate_isolate::{
     AdaptiveLimit, Cause, Command, Criticality, Event, Hedge, LimitReason, Partitions,
     PermitConfig, Rejection, Verdict,
@@ -14,7 +14,8 @@ use tidegate_isolate::{
 use tidegate_testkit::{Gate, Log};
 
 use crate::support::{
-    Numbers, alone, builder, failed, isolated, made, poll_once, pool_of, set, waiting, while_inside,
+    Numbers, SECOND, alone, builder, failed, isolated, made, poll_by, poll_once, pool_of, set,
+    waiting, while_inside,
 };
 
 #[test]
@@ -98,6 +99,33 @@ fn a_wait_that_is_over_is_a_refusal() {
         });
     });
     assert_eq!(command.snapshot().totals[Event::PermitsRejected], 1);
+}
+
+#[test]
+fn a_critical_call_takes_the_place_of_a_less_critical_one() {
+    let permits = PermitConfig {
+        max_waiting: 1,
+        ..waiting(1, SECOND)
+    };
+    let (_clock, _isolation, command) = alone(|c| c.permits(permits));
+    let held = command.admit().unwrap();
+    let call = |criticality| {
+        let call = command.call().criticality(criticality);
+        call.run_async(|_| async { Ok(1) })
+    };
+    let parker = Parker::new();
+    let mut shed = pin!(call(Criticality::Sheddable));
+    assert!(poll_by(&parker, shed.as_mut()).is_pending());
+    let mut critical = pin!(call(Criticality::Critical));
+    assert!(poll_once(critical.as_mut()).is_pending());
+    assert!(parker.is_notified());
+    assert_eq!(command.snapshot().waiting, 1, "its place is taken at once");
+    let error = failed(poll_by(&parker, shed), "it was displaced");
+    assert_eq!(error.cause(), &Cause::Rejected(Rejection::Permits));
+    drop(held);
+    assert_eq!(poll_once(critical), Poll::Ready(Ok(1)));
+    let snapshot = command.snapshot();
+    assert_eq!((snapshot.waiting, snapshot.active), (0, 0));
 }
 
 #[test]

@@ -25,7 +25,8 @@ pub struct PermitConfig {
     /// How long a call waits for a permit; zero rejects at once. [`Command::admit`](crate::Command::admit)
     /// and the layers of `tidegate-tower` never wait.
     pub max_wait: Duration,
-    /// The largest number of calls that may wait at the same time.
+    /// The largest number of calls that may wait at the same time. A call for which there is no place
+    /// takes that of the least critical one, if that is less critical.
     pub max_waiting: usize,
     /// The order in which waiting calls are served.
     pub discipline: QueueDiscipline,

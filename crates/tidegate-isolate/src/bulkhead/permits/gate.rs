@@ -13,7 +13,7 @@
 //! * Permits that are reserved for critical calls are not taken by other calls, even if they are
 //!   free.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 
@@ -26,7 +26,7 @@ use super::moves::{LimitReason, Moves, OnLimitMove};
 use super::overstaying::Overstaying;
 use super::sampler::Sampler;
 use super::wait_graph::{self, GateId, Holding};
-use super::waiter::{CLOSED, GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
+use super::waiter::{CLOSED, DISPLACED, GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
 use crate::bulkhead::partition::{Criticality, Partitions};
 use crate::bulkhead::queue::WaitQueue;
 use crate::error::{Rejection, contain};
@@ -46,6 +46,8 @@ pub(crate) struct Gate {
     serves: AtomicBool,
     max_waiting: AtomicUsize,
     waiting: AtomicUsize,
+    /// No waiter is less critical than this. Changed under the lock of the queue.
+    least: AtomicU8,
     queue: Arc<Mutex<WaitQueue<Arc<Waiter>>>>,
     /// Created when the limit becomes adaptive for the first time.
     sampler: OnceLock<Sampler>,
@@ -71,6 +73,7 @@ impl Gate {
             serves: AtomicBool::new(!config.max_wait.is_zero()),
             max_waiting: AtomicUsize::new(config.max_waiting),
             waiting: AtomicUsize::new(0),
+            least: AtomicU8::new(u8::MAX),
             queue: Arc::new(Mutex::new(WaitQueue::new(config.discipline))),
             sampler: OnceLock::new(),
             overstaying: Overstaying::default(),
@@ -161,8 +164,9 @@ impl Gate {
         Err(refusal(state))
     }
 
-    /// Queues a waiter, at most for the configured time and not beyond `until`. The caller must
-    /// then poll with [`Gate::poll_waiter`] or leave with [`Gate::give_up`].
+    /// Queues a waiter, at most for the configured time and not beyond `until`. If the queue is full, the
+    /// waiter takes the place of a less critical one. The caller must then poll with
+    /// [`Gate::poll_waiter`] or leave with [`Gate::give_up`].
     pub(crate) fn enqueue_waiter(
         &self,
         now: u64,
@@ -171,18 +175,44 @@ impl Gate {
         waker: &Waker,
     ) -> Result<Place, Rejection> {
         let until = until.min(now.saturating_add(self.wait_nanos.load(Ordering::Relaxed)));
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.max_waiting.load(Ordering::Relaxed)
-        {
+        let is_full = self.waiting.fetch_add(1, Ordering::Relaxed)
+            >= self.max_waiting.load(Ordering::Relaxed);
+        if is_full && !self.displace(criticality) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(Rejection::Permits);
         }
         let waiter = Arc::new(Waiter::new(criticality, waker));
-        let id = lock(&self.queue).push(now, Arc::clone(&waiter));
+        let mut queue = lock(&self.queue);
+        let id = queue.push(now, Arc::clone(&waiter));
+        self.least.fetch_min(criticality as u8, Ordering::Relaxed);
+        drop(queue);
         // ORDERING: SeqCst fence pairs with the one in `has_waiters_to_see`: the search for a
         // permit that follows finds a permit that was returned before this waiter became visible.
         fence(Ordering::SeqCst);
         self.serve(now);
         Ok(Place { waiter, id, until })
+    }
+
+    /// Turns away a waiter that is less critical than a call for which there is no place. Returns `false`
+    /// if there is none, and takes no lock then, unless a less critical call has waited lately.
+    #[cold]
+    fn displace(&self, criticality: Criticality) -> bool {
+        let rank = criticality as u8;
+        if rank <= self.least.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut queue = lock(&self.queue);
+        let Some(displaced) = queue.remove_least(|waiter| waiter.criticality as u8, rank) else {
+            self.least.store(rank, Ordering::Relaxed);
+            return false;
+        };
+        drop(queue);
+        // Otherwise its wait has just ended, and it gives up its place itself.
+        if displaced.decide(DISPLACED).is_ok() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            wake_all(vec![displaced], &self.report);
+        }
+        true
     }
 
     /// Returns the outcome of a queued waiter; `None` while it waits. After an outcome the slot is
@@ -213,8 +243,11 @@ impl Gate {
 
     /// Leaves the queue. A permit that was assigned in the meantime becomes free again.
     pub(crate) fn give_up(&self, place: &Place) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        if place.waiter.decide(GONE) == Err(SERVED) {
+        let decided = place.waiter.decide(GONE);
+        if decided != Err(DISPLACED) {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        if decided == Err(SERVED) {
             drop(self.permits.adopt());
         }
         lock(&self.queue).remove(place.id);

@@ -87,6 +87,41 @@ fn a_reserved_permit_goes_to_a_waiter_that_may_have_it() {
     assert_eq!(gate.waiting(), 0);
 }
 
+#[test]
+fn a_full_queue_turns_away_the_least_critical_call_for_a_more_critical_one() {
+    use Criticality::{Critical, High, Normal, Sheddable};
+    let gate = Gate::new(&PermitConfig {
+        max_waiting: 2,
+        ..waiting(1)
+    });
+    let held = gate.try_enter(Normal).expect("it is free");
+    let wait = |criticality| gate.enqueue_waiter(0, criticality, u64::MAX, Waker::noop());
+    let poll = |place| gate.poll_waiter(place, 0, Waker::noop());
+    let [old, new] = [Normal, Normal].map(|one| wait(one).expect("there is room"));
+    for criticality in [Sheddable, Normal] {
+        assert_eq!(wait(criticality).err(), Some(Rejection::Permits));
+    }
+    let high = wait(High).expect("the newest of the others makes room");
+    assert_eq!(gate.waiting(), 2);
+    assert_eq!(poll(&new).map(|end| end.is_ok()), Some(false));
+    assert!(poll(&old).is_none() && poll(&high).is_none());
+    gate.give_up(&old);
+    let shed = wait(Sheddable).expect("there is room");
+    let [normal, critical] = [Normal, Critical].map(wait);
+    let (normal, critical) = (normal.expect("less critical"), critical.expect("too"));
+    assert!(wait(High).is_err(), "those that wait are as critical");
+    for displaced in [&shed, &normal] {
+        gate.give_up(displaced);
+    }
+    assert_eq!(gate.waiting(), 2);
+    drop(held);
+    for place in [&high, &critical] {
+        gate.serve_waiters(0);
+        assert_eq!(poll(place).map(|end| end.is_ok()), Some(true));
+    }
+    assert_eq!((gate.held(), gate.waiting()), (0, 0));
+}
+
 /// Passes one permit around: a call comes each 5 ms, and one ends each 20 ms. Returns when each call that
 /// waited has ended its wait, and whether it was served.
 fn pass_around(gate: &Gate) -> Vec<(u64, u64, bool)> {

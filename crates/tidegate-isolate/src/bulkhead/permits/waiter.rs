@@ -20,6 +20,7 @@ pub(super) const SERVED: u8 = WaiterWord::SERVED;
 pub(super) const TURNED_AWAY: u8 = WaiterWord::TURNED_AWAY;
 pub(super) const GONE: u8 = WaiterWord::GONE;
 pub(super) const CLOSED: u8 = WaiterWord::CLOSED;
+pub(super) const DISPLACED: u8 = WaiterWord::DISPLACED;
 
 /// A slot in the queue of waiters for a permit.
 #[derive(Debug)]

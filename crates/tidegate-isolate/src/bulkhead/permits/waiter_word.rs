@@ -1,6 +1,6 @@
-//! Decides how the wait of a call for a permit ends. Exactly one of four sides does: the gate that
-//! takes a permit for it, the gate that turns it away, the waiter that leaves, or the end of the
-//! isolation.
+//! Decides how the wait of a call for a permit ends. Exactly one of five sides does: the gate that
+//! takes a permit for it, the gate that turns it away, a more critical call that takes its place, the
+//! waiter that leaves, or the end of the isolation.
 
 use tidegate_core::internal::prim::{AtomicU8, Ordering};
 
@@ -27,6 +27,8 @@ impl WaiterWord {
     pub const GONE: u8 = 3;
     /// The isolation ends, so the waiter need not wait any longer.
     pub const CLOSED: u8 = 4;
+    /// A more critical call has taken the place of the waiter.
+    pub const DISPLACED: u8 = 5;
 
     /// Returns the state.
     pub fn get(&self) -> u8 {
