@@ -27,8 +27,9 @@ pub struct BreakerConfig {
     pub min_calls: u32,
     /// Opens when at least this percentage of the calls failed.
     pub error_percent: u8,
-    /// A call that a full bulkhead rejects counts as failed (by default, as in Hystrix). If not, the breaker
-    /// judges only calls that the dependency got: too many callers do not open it.
+    /// A call that a full bulkhead rejects counts as failed (by default, as in Hystrix), and so does one that
+    /// times out while it waits. If not, the breaker judges only calls that the dependency got: too many
+    /// callers do not open it.
     pub count_rejections: bool,
     /// A call that takes longer is slow; `None` means that no call is slow.
     pub slow_call: Option<Duration>,

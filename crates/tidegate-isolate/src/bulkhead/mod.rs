@@ -19,5 +19,5 @@ pub use self::permits::{
 pub use self::queue::QueueDiscipline;
 pub use self::threads::{ConcurrencyStrategy, PoolConfig, PoolSnapshot};
 
-pub(crate) use self::permits::{Gate, OnLimitMove, Place, Woken};
+pub(crate) use self::permits::{Gate, NoPermit, OnLimitMove, Place, Woken};
 pub(crate) use self::threads::{Home, ThreadBulkhead};

@@ -9,10 +9,13 @@
 use std::sync::Arc;
 
 use super::options::{MaybeOptions, Terms};
+use super::outcome::late;
 use super::report::CallRecord;
 use super::shared::Shared;
 use crate::breaker::{BreakerOpenError, Settlement, Ticket};
+use crate::bulkhead::NoPermit;
 use crate::error::{Cause, CommandError, Rejection};
+use crate::event::Event;
 use crate::in_flight::Flight;
 use crate::isolation::state::{BREAKS, FALLS_BACK, GATED, RATED, State, THREADS, WATCHED};
 use crate::metrics::PlainRejection;
@@ -64,16 +67,27 @@ pub(super) enum Denied {
     /// The breaker denied the call.
     Open(BreakerOpenError),
     /// The call was rejected after the breaker had let it pass. [`State::book_denial`] settles the
-    /// ticket.
+    /// ticket, as in the next case.
     Refused(Rejection, Ticket),
+    /// The call has timed out after so many nanoseconds, while it waited for a permit.
+    Late(u64, Ticket),
 }
 
 impl Denied {
+    /// Returns the denial of a call with this timeout that has waited for a permit in vain.
+    pub(super) fn without_permit(why: NoPermit, ticket: Ticket, timeout: u64) -> Self {
+        match why {
+            NoPermit::Refused(refused) => Self::Refused(refused, ticket),
+            NoPermit::Late => Self::Late(timeout, ticket),
+        }
+    }
+
     pub(super) fn into_cause<E>(self) -> Cause<E> {
         match self {
             Self::Hook(message) => Cause::Hook(message),
             Self::Early(refused) | Self::Refused(refused, _) => Cause::Rejected(refused),
             Self::Open(open) => Cause::ShortCircuited(open.retry_after),
+            Self::Late(timeout, _) => late(timeout),
         }
     }
 }
@@ -217,26 +231,36 @@ impl State {
             self.release(now);
         }
         passes?;
-        waited.map_err(|refused| Denied::Refused(refused, ticket))?;
+        waited.map_err(|why| Denied::without_permit(why, ticket, terms.timeout))?;
         self.pass_again(ticket, now)?;
         Ok(self.begin(flags, ticket, (start, now), terms.timeout))
     }
 
     /// Reports a call that was not admitted to the breaker.
     ///
-    /// A full bulkhead counts as a failure of the dependency, unless the breaker leaves rejections out. A
-    /// call whose thread must not wait, or that was made after the shutdown, says nothing about the
-    /// dependency. An adaptive limit learns nothing from any of them: how long a call has waited is no
-    /// latency of the dependency.
+    /// A full bulkhead counts as a failure of the dependency, also if the time of the call was over before
+    /// there was room, unless the breaker leaves rejections out. A call whose thread must not wait, or
+    /// that was made after the shutdown, says nothing about the dependency. An adaptive limit learns
+    /// nothing from any of them: how long a call has waited is no latency of the dependency.
     #[inline]
     pub(super) fn book_denial(&self, denied: &Denied, now: u64) {
-        let Denied::Refused(refused, ticket) = *denied else {
-            return;
+        let (is_full, ticket) = match *denied {
+            Denied::Refused(refused, ticket) => {
+                let is_full = matches!(
+                    refused,
+                    Rejection::Permits
+                        | Rejection::Pool
+                        | Rejection::Threshold
+                        | Rejection::Reserved
+                );
+                (is_full, ticket)
+            }
+            Denied::Late(_, ticket) => {
+                self.metrics.count(now, Event::ExpiredInQueue);
+                (true, ticket)
+            }
+            _ => return,
         };
-        let is_full = matches!(
-            refused,
-            Rejection::Permits | Rejection::Pool | Rejection::Threshold | Rejection::Reserved
-        );
         let settlement = if is_full && self.breaker.counts_rejections() {
             Settlement::Failure
         } else {

@@ -288,8 +288,9 @@ impl<T: Send + 'static, E: Send + 'static, F: Then<E>> EntryWait<T, E, F> {
             return true;
         };
         let (ticket, now) = (*ticket, state.now());
+        let call = (ticket, self.terms.timeout);
         let waker = Waker::from(Arc::new(WakeWait(Arc::clone(this) as Arc<dyn Waits>)));
-        let decided = match state.poll_place(place, ticket, now, &waker) {
+        let decided = match state.poll_place(place, call, now, &waker) {
             Some(Ok(())) => Stage::Served(ticket),
             Some(Err(denied)) => Stage::Denied(denied),
             None => return false,
@@ -330,7 +331,7 @@ impl<T: Send + 'static, E: Send + 'static, F: Then<E>> EntryWait<T, E, F> {
             // The executor was busy until the deadline.
             Stage::Served(ticket) => {
                 state.release(now);
-                Denied::Refused(Rejection::Permits, ticket)
+                Denied::Late(self.terms.timeout, ticket)
             }
             Stage::Denied(denied) => denied,
             Stage::Waiting(..) => unreachable!("a call that waits is not taken"),
@@ -424,7 +425,7 @@ impl<E> Stage<E> {
     fn ticket(&self) -> Option<Ticket> {
         match *self {
             Self::Waiting(ticket, _) | Self::Served(ticket) => Some(ticket),
-            Self::Denied(Denied::Refused(_, ticket)) => Some(ticket),
+            Self::Denied(Denied::Refused(_, ticket) | Denied::Late(_, ticket)) => Some(ticket),
             Self::Denied(_) | Self::AtOnce(_) => None,
         }
     }

@@ -42,17 +42,17 @@ impl State {
     pub(super) fn poll_place(
         &self,
         TimedPlace(place, _): &TimedPlace,
-        ticket: Ticket,
+        (ticket, timeout): (Ticket, u64),
         now: u64,
         waker: &Waker,
     ) -> Option<Result<(), Denied>> {
-        let refused = |refused| Denied::Refused(refused, ticket);
         if let Some(answer) = self.gate.poll_waiter(place, now, waker) {
-            return Some(answer.map(|permit| permit.forget()).map_err(refused));
+            let denied = |why| Denied::without_permit(why, ticket, timeout);
+            return Some(answer.map(|permit| permit.forget()).map_err(denied));
         }
         // A closed timer would not end the wait at its time.
         let denied = match self.alarms.is_closed() {
-            true => refused(Rejection::Closed),
+            true => Denied::Refused(Rejection::Closed, ticket),
             false => self.denied_since(ticket, now).err()?,
         };
         self.gate.give_up(place);
@@ -114,7 +114,8 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
             }
         }
         let (now, place) = (state.now(), self.place.as_ref());
-        let answer = place.and_then(|place| state.poll_place(place, ticket, now, waker));
+        let call = (ticket, self.terms.timeout);
+        let answer = place.and_then(|place| state.poll_place(place, call, now, waker));
         if answer.is_some()
             && let Some(place) = self.place.take()
         {

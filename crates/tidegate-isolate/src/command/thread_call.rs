@@ -20,6 +20,7 @@ use super::installed_context::InstalledContext;
 use super::options::CallOptions;
 use super::outcome::WorkEnd;
 use super::shared::Shared;
+use crate::breaker::Settlement;
 use crate::bulkhead::Criticality;
 use crate::cancel::{CancelOutcome, Cancellable, HandleOfCall, Interrupt};
 use crate::error::{Cause, CommandError, Rejection};
@@ -492,9 +493,14 @@ impl<T: Send + 'static, E: Send + 'static, F: Work<T, E>> EarlyEndedCall<E>
         self.unqueue();
         match left {
             WorkState::Queued => {
-                let settlement = ended.settlement();
+                let is_late = matches!(why, EarlyEndReason::Expired);
+                // The dependency did not get it.
+                let settlement = match is_late && !state.breaker.counts_rejections() {
+                    true => Settlement::Ignored,
+                    false => ended.settlement(),
+                };
                 state.breaker.settle(self.call.ticket, settlement, now, 0);
-                if matches!(why, EarlyEndReason::Expired) {
+                if is_late {
                     self.sample(now, true);
                     self.pool.count_expired(now);
                     state.metrics.count(now, Event::ExpiredInQueue);

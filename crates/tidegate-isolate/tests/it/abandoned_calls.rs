@@ -1,15 +1,19 @@
 //! Which side ends a call on threads, and what happens to the work after its caller has given up.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_isolate::{Bulkhead, Cause, Event, Rejection};
+use tidegate_isolate::{BreakerConfig, Bulkhead, Cause, Event, Rejection};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, until};
 
 use super::kit::{alone, still};
-use crate::support::{SECOND, builder, cause, hold, hold_call, made, pool, pool_of, set};
+use crate::support::{
+    SECOND, builder, cause, failed, hold, hold_call, made, poll_once, pool, pool_of, set, touchy,
+    waiting,
+};
 
 #[test]
 fn a_call_that_times_out_in_the_queue_never_runs_and_frees_its_place() {
@@ -29,6 +33,35 @@ fn a_call_that_times_out_in_the_queue_never_runs_and_frees_its_place() {
     let second = command.queue(|_| Ok(5));
     go_on.open();
     assert_eq!((held.wait().unwrap(), second.wait().unwrap()), (0, 5));
+}
+
+#[test]
+fn a_call_that_expires_in_a_queue_opens_a_breaker_unless_it_leaves_rejections_out() {
+    for count_rejections in [true, false] {
+        let breaker = BreakerConfig {
+            count_rejections,
+            ..touchy()
+        };
+        let (clock, isolation) = still();
+        let with = |key| builder(key).breaker(breaker.clone()).timeout(SECOND);
+        let threads = made(with("threads").threads(pool_of(1, 1)), &isolation);
+        let permits = made(with("permits").permits(waiting(1, SECOND * 9)), &isolation);
+        let go_on = Gate::new();
+        let held = hold_call(threads.call().timeout(SECOND * 60), &go_on);
+        let entry = permits.call().timeout(SECOND * 60).admit().unwrap();
+        let queued = threads.queue(|_| panic!("must not run"));
+        let mut waits = pin!(permits.run_async(|_| async { panic!("must not run") }));
+        assert!(poll_once(waits.as_mut()).is_pending());
+        clock.jump(SECOND);
+        assert_eq!(cause(queued), Cause::TimedOut(SECOND));
+        assert!(failed(poll_once(waits), "its time is over").is_timed_out());
+        for command in [&threads, &permits] {
+            assert_eq!(command.snapshot().is_open, count_rejections);
+        }
+        go_on.open();
+        held.wait().unwrap();
+        drop(entry);
+    }
 }
 
 #[test]

@@ -290,13 +290,14 @@ fn a_wait_ends_at_its_time() {
     home.await_signals(1);
     assert_eq!(command.snapshot().waiting, 1, "its place is free at once");
     assert_eq!(home.run(), 1);
-    assert_eq!(received.cause(), Cause::Rejected(Rejection::Permits));
+    assert_eq!(received.cause(), Cause::TimedOut(SECOND / 2));
     assert!(!by_deadline.is_pending() && by_queue.is_pending());
     clock.advance(SECOND / 2);
     home.await_signals(1);
     assert_eq!((command.snapshot().waiting, home.run()), (0, 1));
     assert_eq!(received.cause(), Cause::Rejected(Rejection::Permits));
-    assert_eq!(command.snapshot().totals[Event::PermitsRejected], 2);
+    let ends = [Event::Timeout, Event::PermitsRejected];
+    assert_eq!(ends.map(|end| command.snapshot().totals[end]), [1, 1]);
     drop((first, by_deadline, by_queue));
     assert_eq!(command.snapshot().active, 0);
 }
@@ -311,7 +312,7 @@ fn an_executor_that_is_busy_until_the_deadline_gives_the_permit_back() {
     assert_eq!((home.received(), command.snapshot().active), (1, 1));
     clock.advance(SECOND / 2);
     home.run();
-    assert_eq!(received.cause(), Cause::Rejected(Rejection::Permits));
+    assert_eq!(received.cause(), Cause::TimedOut(SECOND / 2));
     assert_eq!(command.snapshot().active, 0);
     drop(pending);
 }

@@ -129,6 +129,30 @@ fn a_critical_call_takes_the_place_of_a_less_critical_one() {
 }
 
 #[test]
+fn a_call_times_out_while_it_waits() {
+    let (clock, _isolation, command) = alone(|c| c.permits(waiting(1, SECOND)).timeout(SECOND / 2));
+    while_inside(&command, 1, || {
+        let parker = Parker::new();
+        let mut future = pin!(command.run_async(|_| async { Ok(1) }));
+        std::thread::scope(|scope| {
+            let sleepers = clock.sleepers();
+            let waiter = scope.spawn(|| command.run(|_| Ok(2)));
+            clock.await_sleepers(sleepers + 1);
+            assert!(poll_by(&parker, future.as_mut()).is_pending());
+            clock.jump(SECOND / 2);
+            let error = waiter.join().unwrap().unwrap_err();
+            assert_eq!(error.cause(), &Cause::TimedOut(SECOND / 2));
+        });
+        let error = failed(poll_by(&parker, future.as_mut()), "its time is over");
+        assert_eq!(error.cause(), &Cause::TimedOut(SECOND / 2));
+    });
+    let totals = command.snapshot().totals;
+    let expired = (totals[Event::Timeout], totals[Event::ExpiredInQueue]);
+    // The call inside is late, too.
+    assert_eq!(expired, (3, 2));
+}
+
+#[test]
 fn a_lower_limit_acts_at_once() {
     let (_clock, _isolation, command) = alone(|c| c.permits(3));
     while_inside(&command, 2, || {

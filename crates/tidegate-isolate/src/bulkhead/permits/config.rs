@@ -22,7 +22,8 @@ pub struct PermitConfig {
     /// The largest number of calls that may run at the same time; 0 is invalid. To reject every
     /// call, force the breaker open ([`BreakerMode::ForcedOpen`](crate::BreakerMode::ForcedOpen)).
     pub limit: usize,
-    /// How long a call waits for a permit; zero rejects at once. [`Command::admit`](crate::Command::admit)
+    /// How long a call waits for a permit; zero rejects at once. A call whose timeout is over before that
+    /// has timed out. [`Command::admit`](crate::Command::admit)
     /// and the layers of `tidegate-tower` never wait.
     pub max_wait: Duration,
     /// The largest number of calls that may wait at the same time. A call for which there is no place

@@ -26,7 +26,9 @@ use super::moves::{LimitReason, Moves, OnLimitMove};
 use super::overstaying::Overstaying;
 use super::sampler::Sampler;
 use super::wait_graph::{self, GateId, Holding};
-use super::waiter::{CLOSED, DISPLACED, GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
+use super::waiter::{
+    CLOSED, DISPLACED, GONE, NoPermit, Place, SERVED, TURNED_AWAY, WAITING, Waiter,
+};
 use crate::bulkhead::partition::{Criticality, Partitions};
 use crate::bulkhead::queue::WaitQueue;
 use crate::error::{Rejection, contain};
@@ -128,8 +130,8 @@ impl Gate {
         serves.then(|| wait_graph::hold(self.id, &self.permits))
     }
 
-    /// Blocks until a permit is available, at most for the configured time and not beyond `until`.
-    /// Calls `may_wait` each time that the thread wakes up without a permit, and gives up if it returns
+    /// Blocks until a permit is available, at most for the configured time and not beyond `until`, the
+    /// deadline of the call. Calls `may_wait` each time that the thread wakes up without a permit, and gives up if it returns
     /// `false`.
     #[cold]
     pub(crate) fn wait(
@@ -138,13 +140,14 @@ impl Gate {
         criticality: Criticality,
         until: u64,
         may_wait: impl FnMut() -> bool,
-    ) -> Result<PermitRef<'_>, Rejection> {
+    ) -> Result<PermitRef<'_>, NoPermit> {
         if check_may_block(None).is_err() {
-            return Err(Rejection::Waiting);
+            return Err(NoPermit::Refused(Rejection::Waiting));
         }
         let parker = Parker::new();
-        let place =
-            self.enqueue_waiter(clock.nanos(), criticality, until, &Waker::from(&parker))?;
+        let waker = Waker::from(&parker);
+        let place = self.enqueue_waiter(clock.nanos(), criticality, until, &waker);
+        let place = place.map_err(NoPermit::Refused)?;
         // Checked after queueing: by then, a free permit has already been handed over.
         let recorded = match place.waiter.state() {
             WAITING => wait_graph::wait_for(self.id).map(Some),
@@ -153,7 +156,7 @@ impl Gate {
         let Ok(_recorded) = recorded else {
             self.give_up(&place);
             self.serve_waiters(clock.nanos());
-            return Err(Rejection::Deadlock);
+            return Err(NoPermit::Refused(Rejection::Deadlock));
         };
         let state = place.waiter.wait(clock, &parker, place.until, may_wait);
         if state == SERVED {
@@ -161,12 +164,12 @@ impl Gate {
             return Ok(self.permits.adopt());
         }
         self.give_up(&place);
-        Err(refusal(state))
+        Err(place.refusal(state))
     }
 
-    /// Queues a waiter, at most for the configured time and not beyond `until`. If the queue is full, the
-    /// waiter takes the place of a less critical one. The caller must then poll with
-    /// [`Gate::poll_waiter`] or leave with [`Gate::give_up`].
+    /// Queues a waiter, at most for the configured time and not beyond `until`, the deadline of the call.
+    /// If the queue is full, the waiter takes the place of a less critical one. The caller must then poll
+    /// with [`Gate::poll_waiter`] or leave with [`Gate::give_up`].
     pub(crate) fn enqueue_waiter(
         &self,
         now: u64,
@@ -174,7 +177,7 @@ impl Gate {
         until: u64,
         waker: &Waker,
     ) -> Result<Place, Rejection> {
-        let until = until.min(now.saturating_add(self.wait_nanos.load(Ordering::Relaxed)));
+        let queue_ends = now.saturating_add(self.wait_nanos.load(Ordering::Relaxed));
         let is_full = self.waiting.fetch_add(1, Ordering::Relaxed)
             >= self.max_waiting.load(Ordering::Relaxed);
         if is_full && !self.displace(criticality) {
@@ -190,7 +193,12 @@ impl Gate {
         // permit that follows finds a permit that was returned before this waiter became visible.
         fence(Ordering::SeqCst);
         self.serve(now);
-        Ok(Place { waiter, id, until })
+        Ok(Place {
+            waiter,
+            id,
+            until: until.min(queue_ends),
+            ends_call: until <= queue_ends,
+        })
     }
 
     /// Turns away a waiter that is less critical than a call for which there is no place. Returns `false`
@@ -222,7 +230,7 @@ impl Gate {
         place: &Place,
         now: u64,
         waker: &Waker,
-    ) -> Option<Result<PermitRef<'_>, Rejection>> {
+    ) -> Option<Result<PermitRef<'_>, NoPermit>> {
         place.waiter.set_waker(waker);
         let mut state = place.waiter.state();
         if state == WAITING && now >= place.until {
@@ -236,7 +244,7 @@ impl Gate {
             }
             _ => {
                 self.give_up(place);
-                Some(Err(refusal(state)))
+                Some(Err(place.refusal(state)))
             }
         }
     }
@@ -472,14 +480,6 @@ impl Woken {
     pub(crate) fn wake(self) {
         wake_all(self.decided, &self.report);
         self.moves.tell(&self.report.1);
-    }
-}
-
-/// Returns the rejection of a wait that ended in this state without a permit.
-fn refusal(state: u8) -> Rejection {
-    match state {
-        CLOSED => Rejection::Closed,
-        _ => Rejection::Permits,
     }
 }
 

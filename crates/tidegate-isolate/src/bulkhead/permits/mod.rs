@@ -22,7 +22,7 @@ pub use self::moves::{LimitMove, LimitReason};
 
 pub(crate) use self::gate::{Gate, Woken};
 pub(crate) use self::moves::OnLimitMove;
-pub(crate) use self::waiter::Place;
+pub(crate) use self::waiter::{NoPermit, Place};
 
 #[cfg(test)]
 mod overload_tests;

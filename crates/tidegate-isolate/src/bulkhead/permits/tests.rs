@@ -215,6 +215,7 @@ fn waiting_ends_with_its_time_and_with_its_room() {
         ..waiting(1)
     });
     let _first = gate.try_enter(Criticality::Normal);
+    let full = NoPermit::Refused(Rejection::Permits);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             gate.wait(&clock, Criticality::Normal, u64::MAX, || true)
@@ -222,14 +223,22 @@ fn waiting_ends_with_its_time_and_with_its_room() {
         });
         manual.await_sleepers(1);
         let second = gate.wait(&clock, Criticality::Normal, u64::MAX, || true);
-        assert_eq!(second.err(), Some(Rejection::Permits), "one may wait");
+        assert_eq!(second.err(), Some(full), "one may wait");
         manual.advance(Duration::from_millis(10));
-        assert_eq!(
-            waiter.join().expect("it does not panic"),
-            Some(Rejection::Permits)
-        );
+        assert_eq!(waiter.join().expect("it does not panic"), Some(full));
     });
     assert_eq!((gate.held(), gate.waiting()), (1, 0));
+    // The deadline of a call may be the earlier one, or the same.
+    for (deadline, late) in [(9, true), (10, true), (11, false)] {
+        let (start, ms) = (clock.nanos(), 1_000_000);
+        let until = start + deadline * ms;
+        let place = gate.enqueue_waiter(start, Criticality::Normal, until, Waker::noop());
+        let place = place.expect("there is room");
+        let answer = gate.poll_waiter(&place, start + 10 * ms, Waker::noop());
+        let expected = if late { NoPermit::Late } else { full };
+        let is_expected = |end: Result<_, NoPermit>| end.map(drop) == Err(expected);
+        assert!(answer.is_some_and(is_expected), "{deadline} ms");
+    }
 }
 
 #[test]
@@ -240,7 +249,7 @@ fn a_thread_that_must_not_block_is_refused_instead() {
         gate.wait(&Clock::system(), Criticality::Normal, u64::MAX, || true)
             .err()
     });
-    assert_eq!(refused, Some(Rejection::Waiting));
+    assert_eq!(refused, Some(NoPermit::Refused(Rejection::Waiting)));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use tidegate_core::{Clock, Parker};
 
 use super::waiter_word::WaiterWord;
 use crate::bulkhead::partition::Criticality;
+use crate::error::Rejection;
 use crate::lock::lock;
 use tidegate_core::internal::unpoisoned;
 
@@ -29,9 +30,28 @@ pub(crate) struct Place {
     pub(super) id: u64,
     /// The time at which the wait ends.
     pub(crate) until: u64,
+    /// The call has no time left then, or else the queue lets no call wait longer.
+    pub(super) ends_call: bool,
+}
+
+/// Why a wait has ended without a permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPermit {
+    Refused(Rejection),
+    /// The deadline of the call has passed.
+    Late,
 }
 
 impl Place {
+    /// Returns why a wait that ended in this state has no permit.
+    pub(super) fn refusal(&self, state: u8) -> NoPermit {
+        match state {
+            GONE if self.ends_call => NoPermit::Late,
+            CLOSED => NoPermit::Refused(Rejection::Closed),
+            _ => NoPermit::Refused(Rejection::Permits),
+        }
+    }
+
     /// Returns a closure that ends the wait, if it is not decided yet, and wakes the waiter. The
     /// timer calls it when the time of the wait is over. The waiter's own clock may be a little
     /// behind the timer's, so the waiter does not decide it again. If the closure is dropped without
