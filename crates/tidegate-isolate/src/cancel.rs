@@ -2,7 +2,8 @@
 //!
 //! A [`CallHandle`] belongs to one call of the user. Behind it may be several calls of the command,
 //! one after the other or at the same time: the attempts of a retry or a hedge. Each of them adds
-//! itself to the handle when it begins. A call that begins after the cancel ends at once.
+//! itself to the handle when it begins: on threads when it is queued, else when its work begins. A call
+//! that begins after the cancel ends at once.
 //!
 //! Invariant: no lock is held while a call is cancelled, because that runs user code.
 
@@ -124,8 +125,8 @@ impl CallHandle {
     /// cancel left running; an interrupt cannot be taken back. A call that is not made yet ends as
     /// cancelled when it is made. A wrapper makes no further attempt.
     ///
-    /// With permits, the work runs on its caller's thread and cannot be left: the cancel then only
-    /// cancels the token.
+    /// With permits, work that runs is on its caller's thread and cannot be left: the cancel then only
+    /// cancels the token. A future whose work has begun is cancelled by dropping it.
     ///
     /// # Threads
     ///
@@ -298,70 +299,59 @@ impl HandleOfCall {
     }
 
     /// Records that the future of the work begins. It is cancelled by dropping it: from now on the
-    /// handle cancels nothing but further attempts.
+    /// handle cancels nothing but further attempts. Returns `false` if the call was cancelled before,
+    /// unless others share its run.
     #[cold]
-    pub(crate) fn begin_async(&self, is_attempt: bool) {
-        self.note_begun();
+    pub(crate) fn begin_async(&self, is_attempt: bool, is_shared: bool) -> bool {
+        let mut state = self.handle.lock();
+        let is_wanted = is_shared || state.cancelled.is_none();
+        if is_wanted {
+            state.is_made |= !is_attempt;
+            self.note_begun();
+        }
+        is_wanted
+    }
+
+    /// Records that others may share the run of the future, which goes on without the handle.
+    #[cold]
+    pub(crate) fn share_async(&self, is_attempt: bool) {
         self.handle.lock().is_made |= !is_attempt;
     }
 
-    /// Registers work that is going to run on its caller's thread, until the guard is dropped. From
-    /// now on a cancel cannot keep the work from running: it returns [`CancelOutcome::Running`].
-    /// Returns `None` if the call was cancelled before.
-    pub(crate) fn enter(&self, is_attempt: bool) -> Option<InPlace> {
-        let work = Arc::new(WorkInPlace::default());
+    /// Begins work on its caller's thread. Until the guard is dropped, a cancel cannot keep the work from
+    /// running: it calls `cancel` and returns [`CancelOutcome::Running`]. Returns `None` if the call was
+    /// cancelled before.
+    pub(crate) fn begin(
+        &self,
+        is_attempt: bool,
+        cancel: impl Fn(Option<Interrupt>) + Send + Sync + 'static,
+    ) -> Option<InPlace> {
+        let work = Arc::new(WorkInPlace {
+            cancel: Box::new(cancel),
+            is_cancelled: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        });
         let target = Target::Other(Arc::clone(&work) as _);
         self.handle.add(target, is_attempt).ok()?;
-        let begun = self.begun();
-        Some(InPlace { work, begun })
+        self.note_begun();
+        Some(InPlace(work))
     }
 }
 
 /// Work that runs on its caller's thread.
-#[derive(Default)]
 struct WorkInPlace {
-    state: Mutex<InPlaceState>,
+    /// Passes a cancel to the work.
+    cancel: Box<dyn Fn(Option<Interrupt>) + Send + Sync>,
+    is_cancelled: AtomicBool,
     is_over: AtomicBool,
 }
 
-#[derive(Default)]
-struct InPlaceState {
-    /// The request of the cancels so far, if there was one. A request to interrupt stays.
-    asked: Option<Option<Interrupt>>,
-    /// Passes a cancel to the work. `None` until the work begins.
-    cancel: Option<Arc<dyn Fn(Option<Interrupt>) + Send + Sync>>,
-}
-
 /// The guard of work that runs on its caller's thread.
-pub(crate) struct InPlace {
-    work: Arc<WorkInPlace>,
-    begun: Arc<AtomicBool>,
-}
-
-impl InPlace {
-    /// Records that the work begins. `cancel` is called by each cancel, and now if there was one.
-    pub(crate) fn begin(&self, cancel: impl Fn(Option<Interrupt>) + Send + Sync + 'static) {
-        self.begun.store(true, Ordering::Relaxed);
-        let cancel = Arc::new(cancel);
-        let mut state = self.work.lock();
-        state.cancel = Some(Arc::clone(&cancel) as _);
-        let asked = state.asked;
-        drop(state);
-        if let Some(interrupt) = asked {
-            cancel(interrupt);
-        }
-    }
-}
+pub(crate) struct InPlace(Arc<WorkInPlace>);
 
 impl Drop for InPlace {
     fn drop(&mut self) {
-        self.work.is_over.store(true, Ordering::Relaxed);
-    }
-}
-
-impl WorkInPlace {
-    fn lock(&self) -> MutexGuard<'_, InPlaceState> {
-        lock(&self.state)
+        self.0.is_over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -370,16 +360,8 @@ impl Cancellable for WorkInPlace {
         if self.is_over() {
             return CancelOutcome::TooLate;
         }
-        let mut state = self.lock();
-        let is_first = state.asked.is_none();
-        if is_first || interrupt == Some(Interrupt::Yes) {
-            state.asked = Some(interrupt);
-        }
-        let cancel = state.cancel.clone();
-        drop(state);
-        if let Some(cancel) = cancel {
-            cancel(interrupt);
-        }
+        let is_first = !self.is_cancelled.swap(true, Ordering::Relaxed);
+        (self.cancel)(interrupt);
         match is_first {
             true => CancelOutcome::Running,
             false => CancelOutcome::TooLate,
@@ -391,8 +373,8 @@ impl Cancellable for WorkInPlace {
     }
 }
 
-/// A future that is ready when the call is cancelled, for a caller that pauses between two attempts.
-/// Without a handle it is never ready.
+/// A future that is ready when the call is cancelled, for a caller that waits for a permit, or pauses
+/// between two attempts. Without a handle it is never ready.
 pub(crate) struct Cancelled {
     handle: Option<HandleOfCall>,
     /// Present once the handle knows of the pause.
@@ -436,7 +418,7 @@ impl Drop for Cancelled {
     }
 }
 
-/// A caller that pauses between two attempts.
+/// A caller that waits for a permit, or pauses between two attempts.
 #[derive(Default)]
 struct CallerPause {
     waker: Mutex<Option<Waker>>,

@@ -7,6 +7,7 @@
 //! How a call ends is in `ending`.
 
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use super::options::{MaybeOptions, Terms};
 use super::outcome::late;
@@ -14,6 +15,7 @@ use super::report::CallRecord;
 use super::shared::Shared;
 use crate::breaker::{BreakerOpenError, Settlement, Ticket};
 use crate::bulkhead::NoPermit;
+use crate::cancel::{Cancelled, HandleOfCall};
 use crate::error::{Cause, CommandError, Rejection};
 use crate::event::Event;
 use crate::in_flight::Flight;
@@ -67,10 +69,12 @@ pub(super) enum Denied {
     /// The breaker denied the call.
     Open(BreakerOpenError),
     /// The call was rejected after the breaker had let it pass. [`State::book_denial`] settles the
-    /// ticket, as in the next case.
+    /// ticket, as in the next cases.
     Refused(Rejection, Ticket),
     /// The call has timed out after so many nanoseconds, while it waited for a permit.
     Late(u64, Ticket),
+    /// The caller has cancelled the call before its work began.
+    Cancelled(Ticket),
 }
 
 impl Denied {
@@ -88,6 +92,7 @@ impl Denied {
             Self::Early(refused) | Self::Refused(refused, _) => Cause::Rejected(refused),
             Self::Open(open) => Cause::ShortCircuited(open.retry_after),
             Self::Late(timeout, _) => late(timeout),
+            Self::Cancelled(_) => Cause::Cancelled,
         }
     }
 }
@@ -205,23 +210,38 @@ impl State {
         }
     }
 
-    /// Waits for a permit on the calling thread, if the call was denied because no permit was free.
+    /// Gives up the admission of a call that its caller has cancelled before its work began. Returns the
+    /// denial and the time.
+    #[cold]
+    pub(super) fn withdraw(&self, call: Admission) -> (Denied, u64) {
+        let now = self.now();
+        call.flight.finish();
+        self.release(now);
+        self.alarms.keep_flight(call.flight);
+        (Denied::Cancelled(call.ticket), now)
+    }
+
+    /// Waits for a permit on the calling thread, if the call was denied because no permit was free. The
+    /// caller may leave by its handle.
     #[cold]
     pub(super) fn wait_if_full(
         &self,
         denied: Denied,
         flags: u32,
-        start: u64,
-        terms: Terms,
+        (start, terms): (u64, Terms),
+        handle: Option<&HandleOfCall>,
     ) -> Result<Admission, Denied> {
         let Denied::Refused(Rejection::Permits, ticket) = denied else {
             return Err(denied);
         };
         let deadline = start.saturating_add(terms.timeout);
         let clock = self.alarms.clock().clock();
-        let mut passes = Ok(());
-        let may_wait = || {
+        let (mut passes, mut cancelled) = (Ok(()), Cancelled::new(handle));
+        let may_wait = |waker: &Waker| {
             passes = self.denied_since(ticket, self.now());
+            if passes.is_ok() && cancelled.poll(&Context::from_waker(waker)).is_ready() {
+                passes = Err(Denied::Cancelled(ticket));
+            }
             passes.is_ok()
         };
         let waited = self.gate.wait(clock, terms.criticality, deadline, may_wait);
@@ -259,6 +279,9 @@ impl State {
                 self.metrics.count(now, Event::ExpiredInQueue);
                 (true, ticket)
             }
+            Denied::Cancelled(ticket) => {
+                return self.breaker.settle(ticket, Settlement::Dropped, now, 0);
+            }
             _ => return,
         };
         let settlement = if is_full && self.breaker.counts_rejections() {
@@ -284,6 +307,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let plain = match &denied {
             Denied::Open(_) => Some(PlainRejection::Open),
             Denied::Refused(Rejection::Permits, _) => Some(PlainRejection::Permits),
+            Denied::Cancelled(_) => {
+                let _ = self.state.hook(CallStage::Cancelled);
+                None
+            }
             _ => None,
         };
         if let Some(plain) = plain

@@ -227,6 +227,9 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         let context = &mut self.options.context;
         *context = context.take().or_else(RequestContext::current);
         async move {
+            if self.is_cancelled_before() {
+                return self.deny(Cause::Cancelled);
+            }
             let shared = &self.command.shared;
             let mut first = match shared.look_up(&mut self.options, true)? {
                 None => return run(self).await,

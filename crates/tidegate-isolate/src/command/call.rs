@@ -15,6 +15,7 @@ use super::fallback_fn::OwnFallback;
 use super::handle::Command;
 use super::options::{CallOptions, MaybeOptions};
 use super::report::CallRecord;
+use super::run_in_place::at_once;
 use super::shared::Shared;
 use super::thread_call::Work;
 use crate::bulkhead::Criticality;
@@ -46,7 +47,8 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
                 .shared
                 .run_on_threads(&mut CallOptions::default(), work);
         }
-        self.shared.run_in_place(MaybeOptions::NOTHING, work)
+        self.shared
+            .run_in_place(MaybeOptions::NOTHING, at_once, work)
     }
 
     /// Runs `work` on the calling thread and returns its result. The work may borrow data. For
@@ -61,7 +63,8 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
-        self.shared.run_in_place(MaybeOptions::NOTHING, work)
+        self.shared
+            .run_in_place(MaybeOptions::NOTHING, at_once, work)
     }
 
     /// Runs `work` behind the bulkhead and returns a completion of its result. With permits, the
@@ -248,8 +251,10 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
     /// The handle reaches every attempt of a wrapper. Of several calls that share a run, each has a
     /// handle of its own; the run is cancelled with the last of them, and is interrupted unless each
     /// of them said [`Interrupt::No`]. A caller that leaves the run to others returns at once, unless
-    /// its own thread executes the run: with permits, and as the first caller of a wrapper. A future
-    /// of [`Call::run_async`] is cancelled by dropping it, not by a handle.
+    /// its own thread executes the run: with permits, and as the first caller of a wrapper. A future of
+    /// [`Call::run_async`] is cancelled by dropping it: a handle only keeps its work from beginning, and
+    /// not if others may share it. An [`Entry`], and a wait for one, has no handle: it is ended by what
+    /// [`Call::admit`] and [`Call::admit_or_wait`] return.
     pub fn handle(&mut self) -> CallHandle {
         let handle = &mut self.options.rare().handle;
         handle.get_or_insert_with(HandleOfCall::new).handle()
@@ -285,7 +290,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
             return self.run_cached(work);
         }
         let shared = &self.command.shared;
-        shared.run_in_place(MaybeOptions(Some(&mut self.options)), work)
+        shared.run_in_place(MaybeOptions(Some(&mut self.options)), at_once, work)
     }
 
     /// Runs `work` behind the bulkhead. See [`Command::queue`].
@@ -329,10 +334,12 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
 
     /// Admits a call like [`Call::admit`], and waits for a permit if none is free. See
     /// [`Command::admit_or_wait`].
-    pub fn admit_or_wait<F>(self, home: &Arc<dyn Executor>, then: F) -> PendingEntry
+    pub fn admit_or_wait<F>(mut self, home: &Arc<dyn Executor>, then: F) -> PendingEntry
     where
         F: FnOnce(Result<Entry, CommandError<E>>) + Send + 'static,
     {
+        // A handle would say that it keeps the entry from its holder.
+        drop(self.options.take_handle());
         let shared = &self.command.shared;
         shared.enter_or_wait(self.options, home, then)
     }
@@ -400,7 +407,7 @@ impl<T: Send + 'static, E: Send + 'static> Call<T, E> {
         let shared = &self.command.shared;
         match self.options.handle().cloned() {
             Some(handle) => shared.run_with_handle(&mut self.options, &handle, work),
-            None => shared.run_in_place(MaybeOptions(Some(&mut self.options)), work),
+            None => shared.run_in_place(MaybeOptions(Some(&mut self.options)), at_once, work),
         }
     }
 }
@@ -428,23 +435,21 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
-        let Some(in_place) = handle.enter(options.is_attempt) else {
+        if handle.is_cancelled() {
             let record = CallRecord::new(self.state.now());
             return self.failed(record, options, Cause::Cancelled);
-        };
-        let work = move |token: &CancelToken| {
+        }
+        let is_attempt = options.is_attempt;
+        let begin = |token: &CancelToken| {
             let (state, mine) = (Arc::clone(&self.state), token.clone());
-            in_place.begin(move |interrupt| {
+            handle.begin(is_attempt, move |interrupt| {
                 let may_interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
                 if may_interrupt && interrupt != Some(Interrupt::No) {
                     state.interrupt(&mine);
                 }
-            });
-            let answer = work(token);
-            drop(in_place);
-            answer
+            })
         };
-        self.run_in_place(MaybeOptions(Some(options)), work)
+        self.run_in_place(MaybeOptions(Some(options)), begin, work)
     }
 }
 

@@ -138,11 +138,17 @@ impl<T, E> CallOptions<T, E> {
     /// Makes the call own the run `first`, which is a future. The handle tells when it begins.
     #[cold]
     pub(super) fn own_run(&mut self, first: Box<dyn RunOwner<T, E>>) {
+        let is_attempt = self.is_attempt;
         let rare = self.rare();
-        first
-            .callers()
-            .begun_by(rare.handle.get_or_insert_with(HandleOfCall::new));
+        let handle = rare.handle.get_or_insert_with(HandleOfCall::new);
+        first.callers().begun_by(handle);
+        handle.share_async(is_attempt);
         rare.owner = Some(SharedRunGuard::new(first));
+    }
+
+    /// Returns `true` if this future executes a run that others may share.
+    pub(super) fn owns_run(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.owner.is_some())
     }
 
     pub(super) fn take_owner(&mut self) -> Option<SharedRunGuard<T, E>> {
@@ -241,6 +247,10 @@ impl<T, E> MaybeOptions<'_, T, E> {
     #[inline]
     pub(super) fn observer(&self) -> Option<&Observer> {
         self.0.as_ref().and_then(|options| options.observer())
+    }
+
+    pub(super) fn handle(&self) -> Option<&HandleOfCall> {
+        self.0.as_ref().and_then(|options| options.handle())
     }
 
     /// Calls `then` with the options, or with default options if there are none.

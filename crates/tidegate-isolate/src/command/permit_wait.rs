@@ -14,6 +14,7 @@ use super::shared::Shared;
 use crate::alarm::TimerTaskId;
 use crate::breaker::{Settlement, Ticket};
 use crate::bulkhead::Place;
+use crate::cancel::Cancelled;
 use crate::error::{Cause, Rejection};
 use crate::isolation::state::State;
 use crate::plugin::CallStage;
@@ -74,8 +75,8 @@ impl State {
 }
 
 /// A future that admits a call once there is a permit for it. The breaker has already let the call
-/// pass. An error contains the time of the rejection. Dropping the future ends the call as
-/// cancelled.
+/// pass. An error contains the time of the rejection. The handle of the call ends it as cancelled, and so
+/// does dropping the future.
 pub(super) struct PermitWait<'a, T: Send + 'static, E: Send + 'static> {
     shared: &'a Shared<T, E>,
     options: &'a mut CallOptions<T, E>,
@@ -85,6 +86,7 @@ pub(super) struct PermitWait<'a, T: Send + 'static, E: Send + 'static> {
     ticket: Option<Ticket>,
     /// `None` before the first poll.
     place: Option<TimedPlace>,
+    cancelled: Cancelled,
 }
 
 impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
@@ -96,6 +98,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
     ) -> Self {
         Self {
             shared,
+            cancelled: Cancelled::new(options.handle().filter(|_| !options.owns_run())),
             options,
             start,
             terms,
@@ -105,8 +108,12 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
     }
 
     /// Returns the result of the wait, or `None` while the call waits, and the time.
-    fn poll_permit(&mut self, ticket: Ticket, waker: &Waker) -> (Option<Result<(), Denied>>, u64) {
-        let state = &*self.shared.state;
+    fn poll_permit(
+        &mut self,
+        ticket: Ticket,
+        context: &Context<'_>,
+    ) -> (Option<Result<(), Denied>>, u64) {
+        let (state, waker) = (&*self.shared.state, context.waker());
         if self.place.is_none() {
             match state.take_place(self.start, self.terms, waker) {
                 Ok(place) => self.place = Some(place),
@@ -115,7 +122,14 @@ impl<'a, T: Send + 'static, E: Send + 'static> PermitWait<'a, T, E> {
         }
         let (now, place) = (state.now(), self.place.as_ref());
         let call = (ticket, self.terms.timeout);
-        let answer = place.and_then(|place| state.poll_place(place, call, now, waker));
+        let mut answer = place.and_then(|place| state.poll_place(place, call, now, waker));
+        if answer.is_none()
+            && let Some(TimedPlace(place, _)) = place
+            && self.cancelled.poll(context).is_ready()
+        {
+            state.gate.give_up(place);
+            answer = Some(Err(Denied::Cancelled(ticket)));
+        }
         if answer.is_some()
             && let Some(place) = self.place.take()
         {
@@ -134,7 +148,7 @@ impl<T: Send + 'static, E: Send + 'static> Future for PermitWait<'_, T, E> {
         let Some(ticket) = this.ticket else {
             panic!("a future that waits for a permit must not be polled after it is ready");
         };
-        let (answer, now) = this.poll_permit(ticket, context.waker());
+        let (answer, now) = this.poll_permit(ticket, context);
         let Some(answer) = answer else {
             return Poll::Pending;
         };

@@ -32,6 +32,7 @@ use super::permit_wait::PermitWait;
 use super::report::CallRecord;
 use super::shared::Shared;
 use super::traced::{Around, outcome};
+use crate::cancel::HandleOfCall;
 use crate::error::{Cause, CommandError, Rejection, contain};
 use crate::isolation::state::WATCHED;
 use crate::plugin::CallStage;
@@ -50,6 +51,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     {
         options.defers = true;
         if options.rare.is_some() {
+            if options.handle().is_some_and(HandleOfCall::is_cancelled) {
+                let record = CallRecord::new(self.state.now());
+                return self.failed(record, &mut options, Cause::Cancelled);
+            }
             match self.look_up(&mut options, true)? {
                 None => {}
                 Some(CacheLookup::Hit(copies)) => return self.follow(options, copies).await,
@@ -64,47 +69,45 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if trace::wants_spans() {
             options.begin_span(state);
         }
-        let flags = state.flags();
-        let (start, terms) = (state.now(), options.terms(state));
-        let call = match state.admit(flags, start, terms) {
-            Ok(call) => call,
-            Err(denied) => {
-                let waited = match denied {
-                    Denied::Refused(Rejection::Permits, ticket) if state.gate.may_wait() => {
-                        Box::pin(PermitWait::new(&self, &mut options, (start, terms), ticket)).await
-                    }
-                    denied => Err((denied, start)),
-                };
-                match waited {
-                    Ok(call) => call,
-                    Err((denied, now)) => {
-                        let within = options.enter_run();
-                        let maybe_options = MaybeOptions(Some(&mut options));
-                        let answer = self.denied((start, now), flags, maybe_options, denied);
-                        drop(within);
-                        complete_owner(&mut options, &answer);
-                        return self.fall_back_if_deferred(&mut options, answer).await;
+        let (flags, start, terms) = (state.flags(), state.now(), options.terms(state));
+        let (denied, now) = 'denied: {
+            let call = match state.admit(flags, start, terms) {
+                Ok(call) => call,
+                Err(Denied::Refused(Rejection::Permits, ticket)) if state.gate.may_wait() => {
+                    let wait = PermitWait::new(&self, &mut options, (start, terms), ticket);
+                    match Box::pin(wait).await {
+                        Ok(call) => call,
+                        Err(denied) => break 'denied denied,
                     }
                 }
+                Err(denied) => break 'denied (denied, start),
+            };
+            if let Some(handle) = options.handle()
+                && !handle.begin_async(options.is_attempt, options.owns_run())
+            {
+                break 'denied state.withdraw(call);
             }
+            let slot = pin!(None);
+            let running = Running {
+                shared: &self,
+                options: &mut options,
+                call: Some(call),
+                work: Some(work),
+                future: slot,
+                is_listening: false,
+            };
+            let answer = running.await;
+            if !options.is_deferred() {
+                discard(options.rare);
+                return answer;
+            }
+            return self.fall_back_if_deferred(&mut options, answer).await;
         };
-        if let Some(handle) = options.handle() {
-            handle.begin_async(options.is_attempt);
-        }
-        let slot = pin!(None);
-        let running = Running {
-            shared: &self,
-            options: &mut options,
-            call: Some(call),
-            work: Some(work),
-            future: slot,
-            is_listening: false,
-        };
-        let answer = running.await;
-        if !options.is_deferred() {
-            discard(options.rare);
-            return answer;
-        }
+        let within = options.enter_run();
+        let maybe_options = MaybeOptions(Some(&mut options));
+        let answer = self.denied((start, now), flags, maybe_options, denied);
+        drop(within);
+        complete_owner(&mut options, &answer);
         self.fall_back_if_deferred(&mut options, answer).await
     }
 

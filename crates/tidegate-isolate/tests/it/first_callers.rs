@@ -295,6 +295,10 @@ fn sharers_of_a_future_know_whether_its_work_has_begun() {
             handles().all(|handle| !handle.has_begun()),
             "it waits for a permit"
         );
+        if let Some(mine) = &mine {
+            let outcome = mine.cancel(Interrupt::Yes);
+            assert_eq!(outcome, CancelOutcome::TooLate, "others share its run");
+        }
         drop(occupied);
         assert!(poll_once(run.as_mut()).is_pending());
         assert!(handles().all(|handle| handle.has_begun()));

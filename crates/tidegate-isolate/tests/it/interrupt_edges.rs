@@ -1,16 +1,20 @@
 //! Cancels at the edges: calls that share a run, a cancel from inside the call itself, work whose
 //! `Drop` panics, and the end of the isolation.
 
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
-use tidegate_core::CancelToken;
-use tidegate_isolate::{CallHandle, CancelOutcome, Cause, Event, Interrupt, RequestContext, Retry};
+use tidegate_core::{CancelToken, Parker};
+use tidegate_isolate::{
+    Call, CallHandle, CallStage, CancelOutcome, Cause, Event, Interrupt, RequestContext, Retry,
+};
 use tidegate_testkit::{Bomb, Counter, Gate, Log, until};
 
 use crate::interrupt::Held;
 use crate::support::{
-    Answer, Numbers, SECOND, alone, counted, hold, hold_call, interruptible, pool, pool_of,
-    with_handle,
+    Answer, Numbers, SECOND, alone, builder, cause, counted, failed, hold, hold_call,
+    interruptible, isolated, made, poll_by, poll_once, pool, pool_of, waiting, with_handle,
 };
 
 /// Makes a call of key `k` that shares its run.
@@ -275,4 +279,88 @@ fn the_handle_of_a_retry_knows_each_attempt_and_a_cancel_between_them() {
     assert_eq!(answer.unwrap_err().cause(), &Cause::Cancelled);
     assert_eq!(tried.count(), 2);
     assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::TooLate);
+}
+
+#[test]
+fn a_call_that_is_cancelled_while_it_waits_for_a_permit_never_runs() {
+    type Way = fn(Call<u32, &'static str>) -> Cause<&'static str>;
+    let (_clock, _isolation, command) = alone(|c| c.permits(waiting(1, SECOND)).no_timeout());
+    let held = command.admit().unwrap();
+    let ways: [Way; 3] = [
+        |call| {
+            call.run(|_| panic!("must not run"))
+                .unwrap_err()
+                .into_cause()
+        },
+        |call| cause(call.queue(|_| panic!("must not run"))),
+        |call| {
+            let retry = Retry::attempts(3).when(|_| true);
+            let answer = retry.run(call, |call| call.run(|_| panic!("must not run")));
+            answer.unwrap_err().into_cause()
+        },
+    ];
+    for way in ways {
+        let (call, handle) = with_handle(command.call());
+        thread::scope(|scope| {
+            let caller = scope.spawn(move || way(call));
+            until("the call waits", || command.snapshot().waiting == 1);
+            assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::NotBegun);
+            assert_eq!(caller.join().unwrap(), Cause::Cancelled, "at once");
+        });
+        assert!(!handle.has_begun());
+        assert_eq!(command.snapshot().waiting, 0);
+    }
+    let (call, handle) = with_handle(command.call());
+    let (parker, work) = (Parker::new(), |_| async { panic!("must not run") });
+    let mut future = pin!(call.run_async(work));
+    assert!(poll_by(&parker, future.as_mut()).is_pending());
+    assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::NotBegun);
+    assert!(parker.is_notified() && !handle.has_begun());
+    assert!(failed(poll_by(&parker, future.as_mut()), "it waited").is_cancelled());
+    drop(held);
+    assert_eq!(counted(&command), [(Event::Cancelled, 5)]);
+    let snapshot = command.snapshot();
+    assert_eq!((snapshot.waiting, snapshot.active), (0, 0));
+}
+
+/// A hook of the start cancels each call, which then gets a permit at once.
+#[test]
+fn a_call_that_is_cancelled_just_before_its_permit_never_runs() {
+    let cancels = Arc::new(Mutex::new(None::<CallHandle>));
+    let taken = Arc::clone(&cancels);
+    let isolation = isolated(|i| {
+        i.hook(move |stage, _| {
+            let handle = taken.lock().unwrap().take();
+            if let Some(handle) = handle {
+                assert_eq!(stage, CallStage::Start);
+                assert_eq!(handle.cancel(Interrupt::Yes), CancelOutcome::NotBegun);
+            }
+            Ok(())
+        })
+    });
+    let command = made(builder("a").permits(1), &isolation);
+    let next = || {
+        let (call, handle) = with_handle(command.call());
+        *cancels.lock().unwrap() = Some(handle.clone());
+        (call, handle)
+    };
+    let (call, handle) = next();
+    let error = call.run(|_| panic!("must not run")).unwrap_err();
+    assert!(error.is_cancelled() && !handle.has_begun());
+    let (call, handle) = next();
+    let polled = poll_once(pin!(call.run_async(|_| async { panic!("must not run") })));
+    assert!(failed(polled, "it was cancelled").is_cancelled() && !handle.has_begun());
+    // Before its first poll, a future is a call that is not made yet.
+    let request = RequestContext::new();
+    for call in [
+        command.call(),
+        command.call().cache_key("k").context(&request),
+    ] {
+        let (call, handle) = with_handle(call);
+        let mut future = pin!(call.run_async(|_| async { panic!("must not run") }));
+        assert_eq!(handle.cancel(Interrupt::No), CancelOutcome::NotBegun);
+        assert!(failed(poll_once(future.as_mut()), "it was cancelled").is_cancelled());
+    }
+    assert_eq!(counted(&command), [(Event::Cancelled, 4)]);
+    assert_eq!(command.snapshot().active, 0);
 }

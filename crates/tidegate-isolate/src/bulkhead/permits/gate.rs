@@ -131,15 +131,15 @@ impl Gate {
     }
 
     /// Blocks until a permit is available, at most for the configured time and not beyond `until`, the
-    /// deadline of the call. Calls `may_wait` each time that the thread wakes up without a permit, and gives up if it returns
-    /// `false`.
+    /// deadline of the call. Calls `may_wait` each time before the thread sleeps, with its waker, and gives
+    /// up if it returns `false`.
     #[cold]
     pub(crate) fn wait(
         &self,
         clock: &Clock,
         criticality: Criticality,
         until: u64,
-        may_wait: impl FnMut() -> bool,
+        mut may_wait: impl FnMut(&Waker) -> bool,
     ) -> Result<PermitRef<'_>, NoPermit> {
         if check_may_block(None).is_err() {
             return Err(NoPermit::Refused(Rejection::Waiting));
@@ -158,6 +158,7 @@ impl Gate {
             self.serve_waiters(clock.nanos());
             return Err(NoPermit::Refused(Rejection::Deadlock));
         };
+        let may_wait = || may_wait(&waker);
         let state = place.waiter.wait(clock, &parker, place.until, may_wait);
         if state == SERVED {
             self.waiting.fetch_sub(1, Ordering::Relaxed);

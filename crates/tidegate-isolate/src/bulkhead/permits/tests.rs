@@ -181,7 +181,7 @@ fn a_waiter_gets_the_permit_that_is_given_back() {
     let first = gate.try_enter(Criticality::Normal).expect("it is free");
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            gate.wait(&clock, Criticality::Normal, u64::MAX, || true)
+            gate.wait(&clock, Criticality::Normal, u64::MAX, |_| true)
                 .is_ok()
         });
         manual.await_sleepers(1);
@@ -218,11 +218,11 @@ fn waiting_ends_with_its_time_and_with_its_room() {
     let full = NoPermit::Refused(Rejection::Permits);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
-            gate.wait(&clock, Criticality::Normal, u64::MAX, || true)
+            gate.wait(&clock, Criticality::Normal, u64::MAX, |_| true)
                 .err()
         });
         manual.await_sleepers(1);
-        let second = gate.wait(&clock, Criticality::Normal, u64::MAX, || true);
+        let second = gate.wait(&clock, Criticality::Normal, u64::MAX, |_| true);
         assert_eq!(second.err(), Some(full), "one may wait");
         manual.advance(Duration::from_millis(10));
         assert_eq!(waiter.join().expect("it does not panic"), Some(full));
@@ -246,7 +246,7 @@ fn a_thread_that_must_not_block_is_refused_instead() {
     let gate = Gate::new(&waiting(1));
     let _first = gate.try_enter(Criticality::Normal);
     let refused = tidegate_core::Blocking::forbid(|| {
-        gate.wait(&Clock::system(), Criticality::Normal, u64::MAX, || true)
+        gate.wait(&Clock::system(), Criticality::Normal, u64::MAX, |_| true)
             .err()
     });
     assert_eq!(refused, Some(NoPermit::Refused(Rejection::Waiting)));
@@ -268,7 +268,7 @@ fn no_permit_is_lost_between_waiters_and_ending_calls() {
                     let permit = gate.try_enter(Criticality::Normal);
                     let permit = match permit {
                         Some(permit) => Ok(permit),
-                        None => gate.wait(&clock, Criticality::Normal, u64::MAX, || true),
+                        None => gate.wait(&clock, Criticality::Normal, u64::MAX, |_| true),
                     };
                     let permit = permit.expect("time stands still");
                     most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
