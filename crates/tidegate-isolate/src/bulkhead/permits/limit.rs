@@ -80,7 +80,8 @@ pub struct SampleWindow {
     pub length: Duration,
     /// The smallest number of samples that is evaluated.
     pub min_samples: u64,
-    /// Shorter latencies are ignored, except by a measurement of the latency without a queue.
+    /// Shorter latencies are ignored, such as those of calls that never reach the dependency. If there are
+    /// no others, or too few for ten seconds, each of them counts as this latency.
     pub min_latency: Duration,
 }
 

@@ -37,8 +37,10 @@ pub(crate) struct Sampler {
     next: AtomicU64,
     /// When a window was lost: calls that began before say nothing about the limit since then.
     lost_at: AtomicU64,
-    sum: AtomicU64,
-    count: AtomicU64,
+    /// The sum and the number of the latencies: of samples, and of calls that were shorter than
+    /// `min_nanos`. The second matter only if there are no others.
+    sums: [AtomicU64; 2],
+    counts: [AtomicU64; 2],
     drops: AtomicU64,
     in_flight: AtomicU64,
     estimator: Mutex<Estimator>,
@@ -54,8 +56,8 @@ impl Sampler {
             from: AtomicU64::new(0),
             next: AtomicU64::new(0),
             lost_at: AtomicU64::new(0),
-            sum: AtomicU64::new(0),
-            count: AtomicU64::new(0),
+            sums: Default::default(),
+            counts: Default::default(),
             drops: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             estimator: Mutex::new(Estimator::new(config.clone())),
@@ -112,14 +114,18 @@ impl Sampler {
         if now > self.next.load(Ordering::Relaxed).saturating_add(OLDEST) {
             is_new = self.discard(now, &mut apply);
         }
-        if nanos < self.min_nanos.load(Ordering::Relaxed)
-            || now < self.from.load(Ordering::Relaxed)
+        if now < self.from.load(Ordering::Relaxed)
             || now.saturating_sub(nanos) < self.lost_at.load(Ordering::Relaxed)
         {
             return is_new;
         }
-        self.sum.fetch_add(nanos, Ordering::Relaxed);
-        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let is_short = nanos < self.min_nanos.load(Ordering::Relaxed);
+        self.sums[usize::from(is_short)].fetch_add(nanos, Ordering::Relaxed);
+        let count = self.counts[usize::from(is_short)].fetch_add(1, Ordering::Relaxed) + 1;
+        let next = self.next.load(Ordering::Relaxed);
+        if is_short && now < next.saturating_add(PROBE_WAIT) && self.has_samples() {
+            return is_new;
+        }
         if self.in_flight.load(Ordering::Relaxed) < in_flight as u64 {
             self.in_flight
                 .fetch_max(in_flight as u64, Ordering::Relaxed);
@@ -129,7 +135,6 @@ impl Sampler {
         }
         let min_samples = self.min_samples.load(Ordering::Relaxed);
         let is_lost = self.drops.load(Ordering::Relaxed) * 2 > count;
-        let next = self.next.load(Ordering::Relaxed);
         // Many calls that are lost are reason enough to close a window early.
         if count < min_samples || now < next && !(is_lost && count >= PROBE_SAMPLES) {
             return is_new;
@@ -142,7 +147,7 @@ impl Sampler {
         if !self.is_on() || estimator.is_probing() && !is_enough {
             return is_new;
         }
-        let seen = self.close(now);
+        let seen = self.close(now, least_of(&estimator));
         let (limit, reason) = estimator.update(seen);
         match (estimator.compares(), seen.is_lost()) {
             (false, _) => self.open(now, 0),
@@ -158,13 +163,26 @@ impl Sampler {
         true
     }
 
-    /// Takes the samples of the window.
-    fn close(&self, now: u64) -> Seen {
-        let count = self.count.swap(0, Ordering::Relaxed).max(1);
-        let sum = self.sum.swap(0, Ordering::Relaxed);
+    fn has_samples(&self) -> bool {
+        self.counts[0].load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes the samples of the window. `least` is the shortest latency that says something: calls that
+    /// are faster do not differ.
+    fn close(&self, now: u64, least: u64) -> Seen {
+        let take = |kind: usize| {
+            let count = self.counts[kind].swap(0, Ordering::Relaxed);
+            (self.sums[kind].swap(0, Ordering::Relaxed), count)
+        };
+        let (samples, short) = (take(0), take(1));
+        let (sum, count) = match samples.1 < self.min_samples.load(Ordering::Relaxed) {
+            true if short.1 > samples.1 => short,
+            _ => samples,
+        };
+        let count = count.max(1);
         let elapsed = now.saturating_sub(self.from.load(Ordering::Relaxed));
         Seen {
-            nanos: sum / count,
+            nanos: (sum / count).max(least),
             unanswered: sum as f64 / elapsed.max(1) as f64,
             in_flight: self.in_flight.swap(0, Ordering::Relaxed) as usize,
             count,
@@ -186,10 +204,9 @@ impl Sampler {
     /// Sets the shortest latency that is a sample. A measurement takes them all, because calls that do not
     /// queue may be faster.
     fn set_least(&self, estimator: &Estimator) {
-        let window = estimator.config.window.unwrap_or(SampleWindow::EACH_CALL);
         let least = match estimator.is_probing() {
             true => 0,
-            false => as_nanos(window.min_latency),
+            false => least_of(estimator),
         };
         self.min_nanos.store(least, Ordering::Relaxed);
     }
@@ -204,7 +221,7 @@ impl Sampler {
         if now <= self.next.load(Ordering::Relaxed).saturating_add(OLDEST) {
             return false;
         }
-        let _ = self.close(now);
+        let _ = self.close(now, 0);
         self.open(now, 0);
         let given_up = estimator.give_up().filter(|_| self.is_on());
         self.set_least(&estimator);
@@ -212,6 +229,12 @@ impl Sampler {
             .map(|limit| apply(limit, Some(LimitReason::Probe)))
             .is_some()
     }
+}
+
+/// Returns the shortest latency that says something, by the settings.
+fn least_of(estimator: &Estimator) -> u64 {
+    let window = estimator.config.window.unwrap_or(SampleWindow::EACH_CALL);
+    as_nanos(window.min_latency)
 }
 
 #[cfg(test)]
@@ -251,6 +274,48 @@ mod tests {
             assert_eq!(sample(&sampler, now, MS, (20, false)), None);
         }
         assert_eq!(sample(&sampler, 10 + 250 * MS, MS, (21, true)), Some(18));
+    }
+
+    /// Passes calls that take `nanos`, each millisecond, with all permits in use, for `ms`. Returns the
+    /// last limit.
+    fn busy(sampler: &Sampler, (from, ms): (u64, u64), nanos: impl Fn(u64) -> u64) -> usize {
+        let mut limit = sampler.estimator.lock().unwrap().limit as usize;
+        for n in 0..ms {
+            let now = from + n * MS;
+            limit = sample(sampler, now, nanos(n), (limit, false)).unwrap_or(limit);
+        }
+        limit
+    }
+
+    #[test]
+    fn a_limit_does_not_freeze_where_all_calls_are_fast() {
+        for config in [
+            AdaptiveLimit::aimd(),
+            AdaptiveLimit::vegas(),
+            AdaptiveLimit::gradient2(),
+        ] {
+            let name = format!("{:?}", config.algorithm);
+            let low = AdaptiveLimit {
+                initial: 1,
+                ..config
+            };
+            let second = 1_000 * MS;
+            // Between 1 and 64 microseconds, which is no difference.
+            let fast = |n: u64| 1_000_u64 << (n % 7);
+            let sampler = Sampler::new(low.clone());
+            let limit = busy(&sampler, (second, 20_000), fast);
+            assert!(limit > 20, "{name}: {limit}");
+            // A call that takes long now and then does not stop it.
+            let sampler = Sampler::new(low.clone());
+            let rarely = |n: u64| if n.is_multiple_of(5_000) { MS } else { fast(n) };
+            let limit = busy(&sampler, (second, 200_000), rarely);
+            assert!(limit > 5, "{name}: {limit}");
+            // Short calls among others do not count: they never reached the dependency.
+            let sampler = Sampler::new(AdaptiveLimit { initial: 40, ..low });
+            let mixed = |n: u64| [1_000, 10 * MS][n as usize % 2];
+            busy(&sampler, (second, 400), mixed);
+            assert!(sampler.close(2 * second, 0).nanos > 9 * MS, "{name}");
+        }
     }
 
     #[test]
@@ -365,7 +430,8 @@ mod tests {
         });
         let end = since + 270_000 * MS + PROBE_WAIT;
         assert_eq!(samples(&sampler, end, MS), Some(8));
-        assert_eq!(samples(&sampler, 2 * end, MS), None, "it has ended");
+        let least = sampler.min_nanos.load(Ordering::Relaxed);
+        assert_eq!(least, 1_000 * MS, "it has ended");
     }
 
     #[test]
