@@ -99,6 +99,20 @@ where
         })
     }
 
+    /// Changes the settings made in code, for all clones. `change` receives the settings in force. It runs
+    /// twice, as for [`Command::configure`]: what it sets counts as set in code, also if it is the default.
+    ///
+    /// # Errors
+    ///
+    /// Returns which setting is invalid, and why. The old settings then stay in force.
+    pub fn configure(
+        &self,
+        change: impl FnOnce(&mut CollapserConfig) + Clone,
+    ) -> Result<(), ConfigError> {
+        let shared = &self.shared;
+        shared.live.configure(shared.command.sources(), change)
+    }
+
     /// Returns the settings in force.
     pub fn config(&self) -> Arc<CollapserConfig> {
         self.shared.live.now()

@@ -339,6 +339,40 @@ fn the_settings_of_a_collapser_are_live_properties() {
 }
 
 #[test]
+fn a_default_that_code_sets_hides_what_holds_for_all_collapsers() {
+    let (properties, isolation) = with_properties();
+    let set = |name: &str, value: &str| {
+        set_property(&properties, &format!("hystrix.collapser.{name}"), value);
+    };
+    set("default.timerDelayInMilliseconds", "20");
+    set("default.maxRequestsInBatch", "9");
+    set("default.requestCache.enabled", "false");
+    let command = made(Command::builder("double").group("tests"), &isolation);
+    let work = |_: &[u32], _: &_| Ok::<_, &str>(HashMap::<u32, u32>::new());
+    let collapser = Collapser::new(&command, global(), work).unwrap();
+    let in_force = || {
+        let config = collapser.config();
+        let delay = config.delay.as_millis();
+        (config.max_batch, delay, config.share_equal)
+    };
+    assert_eq!(in_force(), (9, 20, false));
+    let default = CollapserConfig::default();
+    let delay = default.delay;
+    collapser.configure(move |c| c.delay = delay).unwrap();
+    assert_eq!(in_force(), (9, 10, false), "and no other");
+    collapser.configure(|c| c.share_equal = true).unwrap();
+    // To the value in force.
+    collapser.configure(|c| c.max_batch = 9).unwrap();
+    set("default.maxRequestsInBatch", "5");
+    assert_eq!(in_force(), (9, 10, true));
+    set("double.timerDelayInMilliseconds", "7");
+    assert_eq!(in_force(), (9, 7, true), "its own property has precedence");
+    let error = collapser.configure(|c| c.max_batch = 0).unwrap_err();
+    assert_eq!(error.property(), "maxRequestsInBatch");
+    assert_eq!(in_force(), (9, 7, true));
+}
+
+#[test]
 fn a_collapser_explains_its_refusals() {
     let (properties, isolation) = with_properties();
     let command = Command::<HashMap<u32, u32>, ()>::builder("names").group("tests");
