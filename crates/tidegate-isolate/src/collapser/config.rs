@@ -38,7 +38,8 @@ pub struct CollapserConfig {
     pub scope: CollapserScope,
     /// How long requests are collected.
     pub delay: Duration,
-    /// The largest number of arguments in a batch; a full batch runs at once.
+    /// The largest number of arguments in a batch; a full batch runs at once. If it is lowered while a
+    /// larger batch is open, that runs as several.
     pub max_batch: usize,
     /// Whether equal arguments share one result. If not, the later ones are rejected.
     pub share_equal: bool,

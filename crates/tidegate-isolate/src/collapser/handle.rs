@@ -101,6 +101,7 @@ where
 
     /// Changes the settings made in code, for all clones. `change` receives the settings in force. It runs
     /// twice, as for [`Command::configure`]: what it sets counts as set in code, also if it is the default.
+    /// Requests that wait already are part of a batch with the new bound and the old delay.
     ///
     /// # Errors
     ///
@@ -251,34 +252,38 @@ where
             self.command.alarms().cancel(alarm);
         }
         discard(batch.take_unwanted());
-        let arguments = std::mem::take(&mut batch.order);
-        if arguments.is_empty() {
-            return;
-        }
-        // Cloned, because `split` is user code and runs with no lock held.
-        let shards = lock(&self.shards).clone();
-        let parts = match shards {
-            None => vec![arguments],
-            Some(split) => {
-                let whole = arguments.clone();
-                let parts = contain(|| split(arguments));
-                parts.unwrap_or_else(|message| {
-                    self.command.panicked(&message);
-                    vec![whole]
-                })
+        let mut left = std::mem::take(&mut batch.order);
+        // The bound may have been lowered since the batch was opened.
+        let most = self.live.now().max_batch;
+        while !left.is_empty() {
+            let rest = left.split_off(most.min(left.len()));
+            let arguments = std::mem::replace(&mut left, rest);
+            for part in self.split(arguments) {
+                let requests: Vec<_> = part
+                    .iter()
+                    .filter_map(|argument| batch.requests.remove_entry(argument))
+                    .collect();
+                self.run_part(part, requests, context.as_ref());
             }
-        };
-        for part in parts {
-            let requests: Vec<_> = part
-                .iter()
-                .filter_map(|argument| batch.requests.remove_entry(argument))
-                .collect();
-            self.run_part(part, requests, context.as_ref());
         }
         // Arguments that the split function left out receive no result.
         for (_, waiting) in batch.requests {
             waiting.end(self.command.key(), &|| Err(CollapserError::NoResponse));
         }
+    }
+
+    /// Splits the arguments of a call into those of its shards, if there are any.
+    fn split(&self, arguments: Vec<A>) -> Vec<Vec<A>> {
+        // Cloned, because `split` is user code and runs with no lock held.
+        let Some(split) = lock(&self.shards).clone() else {
+            return vec![arguments];
+        };
+        let whole = arguments.clone();
+        let parts = contain(|| split(arguments));
+        parts.unwrap_or_else(|message| {
+            self.command.panicked(&message);
+            vec![whole]
+        })
     }
 
     fn run_part(

@@ -339,6 +339,30 @@ fn the_settings_of_a_collapser_are_live_properties() {
 }
 
 #[test]
+fn a_batch_that_is_open_when_its_bound_is_lowered_runs_as_several() {
+    let (clock, _command, batches, collapser) = doubler(global());
+    let answers: Vec<_> = (1..6).map(|n| collapser.submit(n)).collect();
+    collapser.configure(|c| c.max_batch = 2).unwrap();
+    assert!(batches.lock().unwrap().is_empty());
+    clock.advance(Duration::from_millis(10));
+    for (answer, n) in answers.into_iter().zip(1..) {
+        assert_eq!(answer.wait().unwrap(), n * 2);
+    }
+    let expected = [vec![1, 2], vec![3, 4], vec![5]];
+    assert_eq!(*batches.lock().unwrap(), expected);
+    collapser.configure(|c| c.max_batch = 9).unwrap();
+    let answers: Vec<_> = (1..5).map(|n| collapser.submit(n)).collect();
+    collapser.configure(|c| c.max_batch = 3).unwrap();
+    let last = collapser.submit(7);
+    let values = answers
+        .into_iter()
+        .chain([last])
+        .map(|one| one.wait().unwrap());
+    assert_eq!(values.collect::<Vec<_>>(), [2, 4, 6, 8, 14], "it is full");
+    assert_eq!(batches.lock().unwrap()[3..], [vec![1, 2, 3], vec![4, 7]]);
+}
+
+#[test]
 fn a_default_that_code_sets_hides_what_holds_for_all_collapsers() {
     let (properties, isolation) = with_properties();
     let set = |name: &str, value: &str| {
