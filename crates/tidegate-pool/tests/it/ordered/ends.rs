@@ -238,7 +238,7 @@ fn a_turn_that_nobody_takes_ends_with_the_last_handle() {
 
 #[test]
 fn a_task_that_holds_its_view_ends_with_the_pool_and_the_report() {
-    for (in_turn, keeps_view) in [(true, true), (true, false), (false, true), (false, false)] {
+    for (in_turn, keeps_view) in [(false, true), (false, false), (true, true), (true, false)] {
         let clock = ManualClock::new();
         let (pool, view) = pool_and_view(2, &clock);
         let gates = match in_turn {
