@@ -7,7 +7,6 @@
 //! to another one needs memory for more.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use tidegate_core::internal::{Spares, discard};
@@ -18,7 +17,6 @@ use super::head_writer::{ReplyTo, say_close};
 use super::interim::HeldInterim;
 use super::metrics::Tally;
 use super::part::{StreamHead, Whole};
-use super::reply_path::ReplyPath;
 use super::response::INLINE_BODY;
 use super::spare_output;
 use super::switch::SwitchPlan;
@@ -49,8 +47,6 @@ pub(crate) struct ResponseQueue {
     front: Option<Queued>,
     /// The slots behind the first one.
     others: VecDeque<Queued>,
-    /// Shared with the handles of responses, once there was one.
-    pub(crate) path: Option<Arc<ReplyPath>>,
     /// Interim responses of the slots behind the first one.
     pub(crate) held: HeldInterim,
 }
@@ -220,6 +216,14 @@ impl Stream {
         Ok(true)
     }
 
+    /// Notes that what is known was sent. Returns the status with the head, and `true` at the end.
+    #[cfg(test)]
+    pub(crate) fn send_to_nobody(&mut self) -> (Option<u16>, bool) {
+        self.head = None;
+        self.held.clear();
+        (self.status.take(), self.end.take().is_some())
+    }
+
     /// Sends a large piece from its own memory. What is around it is sent from memory that many pieces
     /// share: an output of the loop has room for much more, and each piece would need two of them.
     fn send_large<'a>(
@@ -323,25 +327,9 @@ impl ResponseQueue {
         }
     }
 
-    /// Waits for the service from `now` on, if slot `seq` waits for it.
-    pub(crate) fn wait_from(&mut self, seq: u64, now: u64) {
-        if let Some(Slot::Waiting { since, .. }) = self.get_mut(seq) {
-            *since = now;
-        }
-    }
-
-    /// Notes that the client of slot `seq` sends its body without having got `100 Continue`.
-    pub(crate) fn needs_no_continue(&mut self, seq: u64) {
-        if let Some(Slot::Waiting { owes_continue, .. }) = self.get_mut(seq) {
-            *owes_continue = false;
-        }
-    }
-
-    /// Tells the deferred responses from `seq` on that they are not sent any more.
-    pub(crate) fn give_up_from(&self, seq: u64) {
-        if let Some(path) = &self.path {
-            path.give_up_from(seq);
-        }
+    /// Returns the number of the first slot, or that of the next one if there is none.
+    pub(crate) fn first_seq(&self) -> u64 {
+        self.first
     }
 
     pub(crate) fn front_mut(&mut self) -> Option<&mut Slot> {
@@ -353,7 +341,6 @@ impl ResponseQueue {
     pub(crate) fn clear(&mut self) -> usize {
         let mut requests = 0;
         self.held.clear();
-        self.give_up_from(self.first);
         while let Some(queued) = self.pop() {
             requests += usize::from(queued.began.is_some());
             discard(queued);

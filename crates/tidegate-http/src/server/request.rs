@@ -21,9 +21,29 @@ pub(crate) enum Intake {
     /// The service has not asked for the body.
     Unasked,
     /// The service receives the body.
-    Sink(Box<dyn BodySink>),
+    Sink(Box<dyn BodySink>, Pace),
     /// The rest of the body is discarded, at most so many bytes.
     Discard(u64),
+    /// The rest of the body is dropped: no request follows.
+    Dropped,
+}
+
+/// Whether a service goes on receiving a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    Reads,
+    /// It has enough for the moment, or has not begun.
+    Holds,
+}
+
+impl Intake {
+    /// Returns what receives the body for the service.
+    pub(crate) fn into_sink(self) -> Option<Box<dyn BodySink>> {
+        match self {
+            Self::Sink(sink, _) => Some(sink),
+            Self::None | Self::Unasked | Self::Discard(_) | Self::Dropped => None,
+        }
+    }
 }
 
 /// A request. Its head borrows from the received bytes: nothing was copied.
@@ -161,7 +181,8 @@ impl<'a> Request<'a> {
             return Completion::failed(Failure::new(BodyError::TooLarge { max }));
         }
         let (promise, collected) = promise();
-        *self.intake = Intake::Sink(Box::new(Collector::new(max, promise, self.channel)));
+        let collector = Collector::new(max, promise, self.channel);
+        *self.intake = Intake::Sink(Box::new(collector), Pace::Reads);
         collected
     }
 
@@ -173,7 +194,7 @@ impl<'a> Request<'a> {
         let length = self.content_length();
         let expects = self.head.expects_continue();
         let (body, sink) = Body::new(self.channel.clone(), self.seq, length, expects);
-        *self.intake = Intake::Sink(sink);
+        *self.intake = Intake::Sink(sink, Pace::Reads);
         body
     }
 

@@ -165,8 +165,15 @@ pub(crate) struct Before {
     pub(crate) received: Bytes,
     /// The client has ended its half of the connection.
     pub(crate) input_ended: bool,
+    pub(crate) drain: Drain,
+}
+
+/// What the server has said of its end: two events, each of which is passed on if it has come. A drain
+/// may begin without an announcement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Drain {
     pub(crate) announced: bool,
-    pub(crate) draining: bool,
+    pub(crate) begun: bool,
 }
 
 /// Stands in for the HTTP handler while the user's handlers are installed.
@@ -201,10 +208,10 @@ impl Inbound for Gate {
             ctx.fire_read(before.received);
             ctx.fire_read_complete();
         }
-        if before.announced {
+        if before.drain.announced {
             ctx.fire_event(UserEvent::new(DrainAnnounced));
         }
-        if before.draining {
+        if before.drain.begun {
             ctx.fire_event(UserEvent::new(Draining));
         }
         if before.input_ended {

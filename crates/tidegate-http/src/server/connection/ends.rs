@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::waits::Waits;
-use super::{Connection, NO_REQUEST, Phase};
+use super::Connection;
+use super::state::{Stage, Tail, Waits};
 use crate::server::body::BodyError;
 use crate::server::service::Service;
 use crate::server::wire::Wire;
@@ -12,40 +12,35 @@ impl<S: Service> Connection<S> {
     /// Handles the end of the client's stream.
     pub(crate) fn input_ended<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.now = self.shared.wall.nanos();
-        match self.phase {
-            Phase::Ended => return wire.close_when_flushed(),
-            // Requests that were received before may wait for their turn.
-            Phase::Open | Phase::Closing if self.undecided.is_some() || self.paused => {
-                self.input_ended = true;
-                return;
-            }
-            Phase::Open | Phase::Closing => {}
+        if self.state.stage == Stage::Ended {
+            return wire.close_when_flushed();
         }
-        self.end_input(wire);
-        self.settle(wire);
+        // Requests that were received before may wait for their turn.
+        if self.state.input_ended() {
+            self.end_input(wire);
+            self.settle(wire);
+        }
     }
 
     /// Ends the connection with its outstanding responses: the client sends nothing more, and
     /// everything that it has sent was handled.
     #[cold]
     pub(super) fn end_input<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.input_ended = false;
-        if self.decoder.in_body() {
+        if self.state.in_body() {
             // There is no client that could read a status: it has given up.
             self.fail_body(BodyError::Closed);
             return wire.close();
         }
         // A head without its end.
         self.forget_kept(wire);
-        self.phase = Phase::Closing;
-        self.linger = false;
+        self.state.close_at_end();
         self.end_if_done(wire);
     }
 
     /// Handles the announcement of a drain: connections are still accepted, and each one ends with
     /// the first response that can say so: the last one that is outstanding, or its next one.
     pub(crate) fn announce_drain(&mut self) {
-        self.announced = true;
+        self.state.drain.announced = true;
         self.shared.begin_drain();
         self.end_if_draining();
     }
@@ -56,19 +51,20 @@ impl<S: Service> Connection<S> {
     /// when the connection was accepted.
     pub(crate) fn drain<'a>(&mut self, wire: &mut impl Wire<'a>) {
         self.shared.begin_drain();
-        self.draining = true;
+        self.state.drain.begun = true;
         self.end_if_draining();
-        if self.is_idle() {
-            if self.current == NO_REQUEST && self.awaits_first(wire) {
+        if self.state.is_idle() {
+            if self.state.current.is_none() && self.awaits_first(wire) {
                 return self.report_tally();
             }
             // Most connections end at once. If a handler holds the end back, the deadline that is set
             // limits it: to move it would cost more than the rest.
-            let at_once = !self.has_to_linger() && !wire.has_unsent();
+            let at_once = !self.state.has_to_linger() && !wire.has_unsent();
             // The rest of a body that nothing reads is not worth waiting for.
-            self.close_after_response(wire);
+            self.state.close(Tail::Read);
+            self.end_if_done(wire);
             if at_once {
-                (self.waits, self.since) = (Waits::End, self.now);
+                (self.wait.what, self.wait.since) = (Waits::End, self.now);
                 return self.report_tally();
             }
         }
@@ -81,7 +77,7 @@ impl<S: Service> Connection<S> {
     fn awaits_first<'a>(&mut self, wire: &mut impl Wire<'a>) -> bool {
         self.now = self.shared.wall.nanos();
         // Since the connection was accepted: nothing was received.
-        let waited = Duration::from_nanos(self.now.saturating_sub(self.since));
+        let waited = Duration::from_nanos(self.now.saturating_sub(self.wait.since));
         let left = self.shared.limits.first_request.saturating_sub(waited);
         if !left.is_zero() {
             self.check_after(left, wire);
@@ -89,31 +85,11 @@ impl<S: Service> Connection<S> {
         !left.is_zero()
     }
 
-    /// Returns `true` if no request is outstanding or has begun.
-    fn is_idle(&self) -> bool {
-        self.phase == Phase::Open && self.queue.is_empty() && !self.has_begun_head()
-    }
-
-    /// Accepts no further request if the server drains and responses are outstanding: the last one
-    /// of them ends the connection. A request of which a part was received is still served, unless it
-    /// waits for the outstanding ones. So is one that may change the protocol. A client whose last response
-    /// has begun does not know that it is the last one: until the announcement is over, its next request
-    /// is served, and the response to that one says so.
+    /// Accepts no further request if the server drains and responses are outstanding.
     #[inline]
     pub(super) fn end_if_draining(&mut self) {
-        if self.phase != Phase::Open || !self.shared.is_draining() {
-            return;
+        if self.shared.is_draining() {
+            self.state.close_in_drain();
         }
-        let begun = self.has_begun_head() && !self.paused;
-        let untold = !self.draining && self.queue.last_keeps_open();
-        let goes_on = self.queue.is_empty() || begun || self.undecided.is_some() || untold;
-        if !goes_on {
-            self.phase = Phase::Closing;
-        }
-    }
-
-    /// Returns `true` if bytes of the next head were received.
-    fn has_begun_head(&self) -> bool {
-        !self.kept.is_empty() && !self.decoder.in_body()
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `state` | what the connection decides, as plain data: its diagram |
 //! | this one | the loop over received bytes, and the call of the service |
 //! | `intake` | the body of the current request |
 //! | `outcome` | what becomes of a request when the service has returned |
-//! | `responses` | the order of responses, and the end of the connection |
+//! | `responses` | responses are sent in order, and the connection ends |
 //! | `ends` | the end of the client's stream, and drains |
-//! | `turns` | requests that do not run beside others |
 //! | `waits` | limits of time |
 //! | `switching` | changes of the protocol |
 //!
@@ -19,21 +19,16 @@
 //!      └──────▶ sink          queue of responses ──────────────┘
 //! ```
 //!
-//! | phase | accepts requests | ends when |
-//! |---|---|---|
-//! | `Open` | yes | the client, the service or a drain asks for the end, or a request is refused |
-//! | `Closing` | no; the body of the last request is still received | the queue is empty |
-//! | `Ended` | no; received bytes are dropped | everything is sent |
-//!
-//! The client may still be sending when the last response is sent: bytes follow the last request, or its
+//! The connection ends with the last response: the client, the service or a drain asks for the end, or a
+//! request is refused. The client may still be sending then: bytes follow the last request, or its
 //! body was not read to its end. Then the channel lingers, so that the client does not lose the response.
 
 mod ends;
 mod intake;
 mod outcome;
 mod responses;
+mod state;
 mod switching;
-mod turns;
 mod waits;
 
 use std::fmt;
@@ -46,15 +41,16 @@ use tidegate_net::Channel;
 use tidegate_promise::Failure;
 
 use self::outcome::Asked;
-use self::waits::Waits;
+use self::state::{Look, Stage, State, Tail, Turn};
+use self::waits::Wait;
 use super::body::BodyError;
 use super::date::ReadDate;
 use super::flow::Window;
 use super::head_writer::{HeadWriter, ReplyTo};
 use super::input::Received;
 use super::metrics::{LoopCell, Tally};
-use super::queue::ResponseQueue;
-use super::request::{Intake, Request};
+use super::reply_path::ReplyPath;
+use super::request::Request;
 use super::response::{Response, ResponseParts, Served};
 use super::service::Service;
 use super::shared::ServerShared;
@@ -67,113 +63,41 @@ use crate::codec::{RefusalReason, RequestDecoder, RequestHead};
 /// them.
 const GATHERED: usize = 32 * 1024;
 
-/// The number of no request.
-const NO_REQUEST: u64 = u64::MAX;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Open,
-    Closing,
-    Ended,
-}
-
-/// The state of one connection.
+/// One connection: its state, and what it needs to act.
 pub(crate) struct Connection<S> {
     service: S,
     shared: Arc<ServerShared>,
     channel: Option<Channel>,
+    state: State,
     decoder: RequestDecoder,
-    /// Received bytes that could not be handled yet.
-    kept: BytesMut,
-    /// How many of them count against the memory limit of the server.
+    /// How many of the kept bytes count against the memory limit of the server.
     counted: usize,
-    /// What happens to the body of the request `current`, which is [`NO_REQUEST`] before the first one.
-    intake: Intake,
-    current: u64,
-    queue: ResponseQueue,
-    /// How many responses may be in the queue: one if a request runs alone, or waits for that; zero
-    /// while the protocol is undecided.
-    outstanding: usize,
-    /// The response that decides about the protocol.
-    undecided: Option<u64>,
+    /// Shared with the handles of responses, once there was one.
+    path: Option<Arc<ReplyPath>>,
     tally: Tally,
     /// The number of the event loop, for the counters.
     home: u32,
-    phase: Phase,
-    waits: Waits,
-    /// The connection has stopped reading.
-    paused: bool,
-    /// The service has enough of a body for the moment.
-    body_paused: bool,
-    /// The client may still be sending when the last response is sent.
-    linger: bool,
-    /// Received bytes are being handled: the connection does not end before it is known whether some
-    /// of them follow the last request.
-    advancing: bool,
-    /// The client has sent something of the body since the limit of its time was last set.
-    body_moved: bool,
-    /// Bytes waited to be sent when the limit of time for a response was last set.
-    unsent: bool,
-    /// The client has ended its half while the protocol was undecided, or while received bytes could
-    /// not be handled.
-    input_ended: bool,
-    /// A drain was announced, and has begun.
-    announced: bool,
-    draining: bool,
-    /// The clock's time at the last event, and when the current wait began.
+    /// The clock's time at the last event.
     now: u64,
-    since: u64,
-    /// When the deadline passes that is set; a time that is over if none is.
-    checks_at: u64,
-    /// How many bytes were sent when the progress was last checked.
-    sent: u64,
-    /// How much the client had taken when it was last seen to take something, and when that was. `None` if
-    /// nothing was left to take.
-    taken: Option<(u64, u64)>,
+    wait: Wait,
     /// How much of a streamed response may be on its way.
     window: Window,
 }
 
-/// Why the loop over the received bytes stopped.
-enum Stop {
-    NeedsMore,
-    Blocked,
-}
-
 impl<S: Service> Connection<S> {
     pub(crate) fn new(service: S, shared: Arc<ServerShared>) -> Self {
-        let decoder = RequestDecoder::new(shared.limits.head, shared.limits.body);
-        let outstanding = shared.limits.outstanding;
         Self {
             service,
-            shared,
             channel: None,
-            decoder,
-            kept: BytesMut::new(),
+            state: State::new(&shared.limits),
+            decoder: RequestDecoder::new(shared.limits.head, shared.limits.body),
+            shared,
             counted: 0,
-            intake: Intake::None,
-            current: NO_REQUEST,
-            queue: ResponseQueue::default(),
-            outstanding,
-            undecided: None,
+            path: None,
             tally: Tally::default(),
             home: 0,
-            phase: Phase::Open,
-            waits: Waits::Idle,
-            paused: false,
-            body_paused: false,
-            linger: false,
-            advancing: false,
-            body_moved: false,
-            unsent: false,
-            input_ended: false,
-            announced: false,
-            draining: false,
             now: 0,
-            since: 0,
-            checks_at: 0,
-            sent: 0,
-            taken: None,
+            wait: Wait::default(),
             window: Window::new(),
         }
     }
@@ -195,10 +119,11 @@ impl<S: Service> Connection<S> {
 
     /// Ends, when the channel is closed.
     pub(crate) fn closed<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.phase = Phase::Ended;
+        self.state.stage = Stage::Ended;
         self.fail_body(BodyError::Closed);
-        self.queue.clear();
-        self.queue.path = None;
+        self.give_up_from(self.state.queue.first_seq());
+        self.state.queue.clear();
+        self.path = None;
         self.forget_kept(wire);
         if self.channel.take().is_some() {
             self.report_tally();
@@ -261,60 +186,62 @@ impl<S: Service> Connection<S> {
             self.now = self.shared.wall.nanos();
         }
         self.tally.received(bytes.len());
-        if self.phase == Phase::Ended {
+        if self.state.stage == Stage::Ended {
             return wire.give_back(bytes);
         }
         if wire.is_draining() {
             // Its event follows what the client has sent before.
             self.shared.begin_drain();
         }
-        if self.kept.is_empty() {
+        if self.state.kept.is_empty() {
             return self.advance(Received::from(bytes), wire);
         }
-        let mut kept = std::mem::take(&mut self.kept);
+        let mut kept = std::mem::take(&mut self.state.kept);
         kept.extend_from_slice(&bytes);
         wire.give_back(bytes);
         self.advance(Received::joined(kept), wire);
     }
 
-    /// Handles as much of `input` as possible, and keeps the rest.
+    /// Handles as much of `input` as possible, and keeps the rest. The connection does not end before it is
+    /// known whether some of it follows the last request.
     fn advance<'a>(&mut self, mut input: Received, wire: &mut impl Wire<'a>) {
         let mut table = spare_table::take();
         let mut date = ReadDate::new(self.now);
-        self.advancing = true;
-        let stop = loop {
-            if self.decoder.in_body() && self.phase != Phase::Ended {
-                match self.take_body(&mut input, wire) {
-                    None => continue,
-                    Some(stop) => break stop,
+        let blocked = loop {
+            match self.state.look() {
+                Look::Head => {}
+                Look::Body => match self.take_body(&mut input, wire) {
+                    true => continue,
+                    false => break false,
+                },
+                Look::Held => break true,
+                Look::Nothing => {
+                    self.drop_rest(&mut input);
+                    break false;
                 }
             }
-            if self.phase != Phase::Open {
-                // Nothing after the last request is looked at. The client may go on sending.
-                self.linger |= !input.is_empty();
-                input.advance(input.len());
-                break Stop::NeedsMore;
-            }
             if input.is_empty() {
-                break Stop::NeedsMore;
+                break false;
             }
             if input[0] == b'\r' && self.skip_empty_line(&mut input) {
                 continue;
             }
             if self.is_blocked(wire) {
-                break Stop::Blocked;
+                break true;
             }
             match self.decoder.head(&input, &mut table) {
                 Ok(Some(head)) if self.is_early(&head) => {
-                    self.hold_back();
-                    break Stop::Blocked;
+                    // It is parsed again when the queue is empty.
+                    self.decoder.put_back();
+                    self.state.turn = Turn::Alone;
+                    break true;
                 }
                 Ok(Some(head)) => {
                     let length = head.len();
                     self.serve(head, &mut date, wire);
                     input.advance(length);
                 }
-                Ok(None) => break Stop::NeedsMore,
+                Ok(None) => break false,
                 Err(reason) => {
                     let head = RequestDecoder::refused_head(reason, &input, &table);
                     let method = RequestDecoder::refused_method(&input);
@@ -323,31 +250,36 @@ impl<S: Service> Connection<S> {
             }
         };
         spare_table::put_back(table);
-        self.advancing = false;
-        self.paused_by(matches!(stop, Stop::Blocked), wire);
-        let ended = self.input_ended && !self.paused && self.undecided.is_none();
+        self.paused_by(blocked, wire);
         // Usually everything was handled, and the memory goes back to the loop.
         let (kept, spent) = input.keep();
         if let Some(kept) = kept {
-            self.kept = kept;
+            self.state.kept = kept;
         }
         self.count_kept(wire);
         wire.give_back(spent);
-        if self.outstanding == 0 {
+        if self.state.is_undecided() {
             self.switch_if_due(wire);
         }
-        if self.phase == Phase::Closing {
-            self.end_if_done(wire);
-        }
-        if ended && self.phase != Phase::Ended {
+        self.end_if_done(wire);
+        if self.state.is_at_end() {
             self.end_input(wire);
         }
+    }
+
+    /// Looks at nothing after the last request. The client may go on sending.
+    #[cold]
+    fn drop_rest(&mut self, input: &mut Received) {
+        if !input.is_empty() {
+            self.state.close(Tail::Unread);
+        }
+        input.advance(input.len());
     }
 
     /// Counts the kept bytes against the memory limit of the server.
     #[inline]
     fn count_kept<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        let (counted, kept) = (self.counted, self.kept.len());
+        let (counted, kept) = (self.counted, self.state.kept.len());
         if kept > counted {
             wire.hold_input(kept - counted);
         } else if kept < counted {
@@ -358,7 +290,7 @@ impl<S: Service> Connection<S> {
 
     /// Drops the kept bytes: nothing looks at them any more.
     fn forget_kept<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        self.kept = BytesMut::new();
+        self.state.kept = BytesMut::new();
         self.count_kept(wire);
     }
 
@@ -366,7 +298,7 @@ impl<S: Service> Connection<S> {
     /// or the client does not take them.
     #[inline]
     fn is_blocked<'a>(&self, wire: &mut impl Wire<'a>) -> bool {
-        if self.queue.len() >= self.outstanding {
+        if !self.state.has_room() {
             return true;
         }
         if wire.output().len() >= GATHERED {
@@ -375,19 +307,24 @@ impl<S: Service> Connection<S> {
         !wire.is_writable()
     }
 
+    /// Returns `true` if the request may not begin now: it would not run alone, and has to.
+    #[inline]
+    fn is_early(&self, head: &RequestHead<'_>) -> bool {
+        !self.state.queue.is_empty() && !head.method().is_safe()
+    }
+
     /// Stops or resumes reading.
     #[inline]
     pub(super) fn paused_by<'a>(&mut self, blocked: bool, wire: &mut impl Wire<'a>) {
-        if blocked != self.paused {
-            self.paused = blocked;
+        if self.state.hold(blocked) {
             wire.set_auto_read(!blocked);
         }
     }
 
     /// Goes on with what was kept, if the reason to wait is gone.
     pub(crate) fn resume<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        if self.paused && !self.body_paused && self.phase != Phase::Ended {
-            let kept = std::mem::take(&mut self.kept);
+        if self.state.may_resume() {
+            let kept = std::mem::take(&mut self.state.kept);
             self.advance(Received::joined(kept), wire);
         }
     }
@@ -404,17 +341,13 @@ impl<S: Service> Connection<S> {
         let began = self.head_ended();
         let Some(channel) = &self.channel else { return };
         let to = ReplyTo::of(&head);
-        let direct = self.queue.is_empty();
-        (self.current, self.body_moved) = (self.queue.next_seq(), true);
-        self.intake = match head.framing().is_empty() {
-            true => Intake::None,
-            false => Intake::Unasked,
-        };
+        let direct = self.state.queue.is_empty();
+        let seq = self.state.begin(!head.framing().is_empty());
         let mut apart = BytesMut::new();
         let (mut served, mut status, mut written) = (Served::Nothing, 500, 0);
         let out = if direct { wire.output() } else { &mut apart };
         let start = out.len();
-        let request = Request::new(head, &mut self.intake, channel, self.current);
+        let request = Request::new(head, &mut self.state.intake, channel, seq);
         let mut parts = ResponseParts {
             head: HeadWriter::new(out),
             out,
@@ -424,10 +357,10 @@ impl<S: Service> Connection<S> {
             status: &mut status,
             written: &mut written,
             to,
-            seq: self.current,
+            seq,
             shared: &self.shared,
             channel,
-            path: &mut self.queue.path,
+            path: &mut self.path,
             date,
         };
         let response = Response::new(&mut parts);
@@ -437,8 +370,9 @@ impl<S: Service> Connection<S> {
             self.panicked(panic, &head, &mut served, wire);
         }
         let expects_continue = head.expects_continue();
+        let is_plain = direct && !expects_continue && self.state.is_plain();
         match served {
-            Served::Written { body, close } if direct && self.is_plain(expects_continue) => {
+            Served::Written { body, close } if is_plain => {
                 self.tally.response(status);
                 self.tally.sent(written);
                 self.took(began);
@@ -446,7 +380,7 @@ impl<S: Service> Connection<S> {
                     wire.send(body);
                 }
                 if close {
-                    self.close_after_response(wire);
+                    self.state.close(Tail::Read);
                 }
             }
             served => {
@@ -457,18 +391,11 @@ impl<S: Service> Connection<S> {
                 if direct {
                     self.tally.sent(out.len() - start);
                 }
-                self.take_turn(head.method().is_safe());
-                let asked = Asked::new(to, began, expects_continue);
+                let asked = Asked { head, to, began };
                 self.enqueue(served, apart, direct, status, asked);
                 self.pump(wire);
             }
         }
-    }
-
-    /// Returns `true` if nothing is left to do for the request but its response.
-    #[inline]
-    fn is_plain(&self, expects_continue: bool) -> bool {
-        matches!(self.intake, Intake::None) && !expects_continue && self.phase == Phase::Open
     }
 }
 

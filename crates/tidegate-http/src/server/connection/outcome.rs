@@ -4,12 +4,13 @@
 use bytes::{Bytes, BytesMut};
 use tidegate_core::CaughtPanic;
 
-use super::{Connection, Phase};
+use super::Connection;
+use super::state::Tail;
 use crate::codec::RequestHead;
 use crate::server::head_writer::{ReplyTo, Switches, insert_continue, say_close, write_closing};
 use crate::server::part::{StreamHead, Whole};
 use crate::server::queue::{Slot, Stream};
-use crate::server::request::Intake;
+use crate::server::request::{Intake, Pace};
 use crate::server::response::Served;
 use crate::server::service::Service;
 use crate::server::trouble::Trouble;
@@ -20,34 +21,24 @@ const LONGEST_SHOWN: usize = 100;
 
 /// What the response to a request depends on.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
-    to: ReplyTo,
+pub(super) struct Asked<'a> {
+    pub(super) head: RequestHead<'a>,
+    pub(super) to: ReplyTo,
     /// When the request began.
-    began: u64,
-    expects_continue: bool,
-}
-
-impl Asked {
-    pub(super) fn new(to: ReplyTo, began: u64, expects_continue: bool) -> Self {
-        Self {
-            to,
-            began,
-            expects_continue,
-        }
-    }
+    pub(super) began: u64,
 }
 
 impl<S: Service> Connection<S> {
     /// Returns `true` if the service reads the body and has not ended its response.
     fn reads_on(&self, served: &Served) -> bool {
         let goes_on = matches!(served, Served::Deferred | Served::Streams { .. });
-        goes_on && matches!(self.intake, Intake::Sink(_))
+        goes_on && self.state.has_reader()
     }
 
     /// Returns `true` if the client gets `100 Continue` only when the service begins to read.
     fn asks_first(&self, served: &Served) -> bool {
         let is_deferred = matches!(served, Served::Deferred);
-        is_deferred && matches!(&self.intake, Intake::Sink(sink) if sink.asks_first())
+        is_deferred && matches!(&self.state.intake, Intake::Sink(sink, _) if sink.asks_first())
     }
 
     /// Puts `100 Continue` before the head of a streamed response, if the client waits for it. A
@@ -60,10 +51,13 @@ impl<S: Service> Connection<S> {
         start: usize,
     ) {
         let reads_on = self.reads_on(served);
-        if !expects && (reads_on || !self.has_too_much_left()) {
+        let missing = self.decoder.missing();
+        if !expects && (reads_on || !self.state.has_too_much_left(missing)) {
             return;
         }
-        self.body_paused |= expects && self.asks_first(served);
+        if expects && self.asks_first(served) {
+            self.state.set_pace(Pace::Holds);
+        }
         match served {
             Served::Streams { .. } if reads_on => insert_continue(out, start),
             Served::Streams { close, .. }
@@ -98,7 +92,7 @@ impl<S: Service> Connection<S> {
             head.method()
         );
         self.trouble(Trouble::Panic, Some(&detail), wire);
-        self.phase = Phase::Closing;
+        self.state.close(Tail::Read);
         if let Served::Switches(_) = served {
             *served = Served::Nothing;
         }
@@ -143,34 +137,27 @@ impl<S: Service> Connection<S> {
         head: BytesMut,
         direct: bool,
         status: u16,
-        request: Asked,
+        asked: Asked<'_>,
     ) {
-        let Asked {
-            to,
-            began,
-            expects_continue,
-        } = request;
+        let to = asked.to;
         let reads_on = self.reads_on(&served);
         let ends = !to.keep_alive || self.shared.is_draining() || served.closes();
-        let Some(slot) = self.slot_of(served, head, direct, status, request) else {
+        let Some(slot) = self.slot_of(served, head, direct, status, asked) else {
             return;
         };
-        let deferred = matches!(slot, Slot::Waiting { .. });
-        let switches = deferred && to.switches != Switches::No || matches!(slot, Slot::Switch(_));
-        self.queue.push(slot, Some(began));
-        if switches && self.phase == Phase::Open {
-            return self.await_decision(self.current);
-        }
-        if matches!(self.intake, Intake::Unasked) {
-            self.intake = Intake::Discard(self.shared.limits.discard);
-        }
+        let decides = match slot {
+            Slot::Waiting { .. } => to.switches != Switches::No,
+            Slot::Switch(_) => true,
+            Slot::Ready(_) | Slot::Stream(_) => false,
+        };
         // A client that waits for `100 Continue` and got a response may send the body or not:
         // nothing after this response can be understood.
-        let unasked = expects_continue && !reads_on;
-        self.linger |= unasked;
-        if ends || unasked {
-            self.phase = Phase::Closing;
-        }
+        let tail = match asked.head.expects_continue() && !reads_on {
+            true => Some(Tail::Unread),
+            false => ends.then_some(Tail::Read),
+        };
+        let safe = asked.head.method().is_safe();
+        self.state.respond(slot, asked.began, safe, decides, tail);
     }
 
     /// Returns the response as it waits for its turn.
@@ -180,12 +167,12 @@ impl<S: Service> Connection<S> {
         head: BytesMut,
         direct: bool,
         status: u16,
-        request: Asked,
+        asked: Asked<'_>,
     ) -> Option<Slot> {
         Some(match served {
             Served::Deferred => Slot::Waiting {
-                to: request.to,
-                owes_continue: request.expects_continue && self.reads_on(&served),
+                to: asked.to,
+                owes_continue: asked.head.expects_continue() && self.reads_on(&served),
                 since: self.now,
             },
             Served::Streams {

@@ -9,48 +9,21 @@ use bytes::BytesMut;
 use tidegate_core::internal::contain;
 use tidegate_promise::Failure;
 
-use super::{Connection, Phase};
+use super::Connection;
+use super::state::Tail;
 use crate::codec::EncodeError;
 use crate::server::head_writer::{ReplyTo, write_closing};
-use crate::server::queue::{Queued, Slot};
 use crate::server::service::Service;
-use crate::server::switch::{Before, First, Gate, Switch};
+use crate::server::switch::{First, Gate, Switch};
 use crate::server::trouble::Trouble;
 use crate::server::wire::Wire;
 
 impl<S: Service> Connection<S> {
-    /// Stops reading requests until the response `seq` decides about the protocol.
-    pub(super) fn await_decision(&mut self, seq: u64) {
-        self.undecided = Some(seq);
-        self.outstanding = 0;
-    }
-
-    /// Goes on with HTTP: the response `seq` does not change the protocol. What follows waits until it
-    /// is complete, as its method may be one that is not safe.
-    pub(super) fn decided(&mut self, seq: u64) {
-        if self.undecided != Some(seq) {
-            return;
-        }
-        self.undecided = None;
-        self.take_turn(false);
-        if self.input_ended && !self.paused {
-            (self.phase, self.linger) = (Phase::Closing, false);
-        }
-    }
-
     /// Passes the channel on to the user's handlers, if the first response of the queue says so. All
     /// bytes that were received and not handled are in `kept`.
     #[cold]
     pub(super) fn switch_if_due<'a>(&mut self, wire: &mut impl Wire<'a>) {
-        let is_due = matches!(self.queue.front_mut(), Some(Slot::Switch(_)));
-        if !is_due || self.phase != Phase::Open {
-            return;
-        }
-        let Some(Queued {
-            slot: Slot::Switch(plan),
-            began,
-        }) = self.queue.pop()
-        else {
+        let Some((plan, began)) = self.state.take_switch() else {
             return;
         };
         if let Some(began) = began {
@@ -87,12 +60,7 @@ impl<S: Service> Connection<S> {
         let first = Arc::new(OnceLock::new());
         let gate = Gate {
             first: Arc::clone(&first),
-            before: Before {
-                received: std::mem::take(&mut self.kept).freeze(),
-                input_ended: self.input_ended,
-                announced: self.announced,
-                draining: self.draining,
-            },
+            before: self.state.hand_over(),
         };
         let sent = match switch.install(gate, wire) {
             Ok(()) => {
@@ -124,7 +92,7 @@ impl<S: Service> Connection<S> {
         write_closing(out, 500, to, &date);
         self.tally.sent(out.len() - before);
         self.tally.response(500);
-        self.linger = true;
-        self.close_after_response(wire);
+        self.state.close(Tail::Unread);
+        self.end_if_done(wire);
     }
 }
