@@ -47,7 +47,7 @@ pub struct HomeCell<T> {
     value: T,
 }
 
-// SAFETY: through a shared cell, `get` gives out `&T` on one thread only. Which one is decided once:
+// SAFETY: through a shared cell, `get` and `at_home` give out `&T` on one thread only. Which one is decided once:
 // `home` is made with the number of a thread, or leaves 0 by one successful exchange, nothing else
 // writes it through a shared reference, and no two threads have the same number (`number`). A `&T` of a `T` that is not `Sync` cannot leave
 // that thread. The home thread sees the value as it was made, because the reference to the cell came
@@ -80,6 +80,13 @@ impl<T> HomeCell<T> {
         // Relaxed: only this thread stores this number, and the value is not published by it.
         let is_home = self.home.load(Ordering::Relaxed) == own;
         (is_home || self.settle(own)).then_some(&self.value)
+    }
+
+    /// Returns the value, on the home thread. A cell without a home stays without one.
+    #[inline]
+    pub fn at_home(&self) -> Option<&T> {
+        // Relaxed: as in `get`. No thread has the number 0.
+        (self.home.load(Ordering::Relaxed) == number()).then_some(&self.value)
     }
 
     /// Makes this thread the home of a cell without one.
@@ -172,6 +179,17 @@ mod tests {
             assert!(!other.join().expect("it does not panic"));
         });
         assert_eq!(cell.get().map(|value| value.replace(2)), Some(1));
+    }
+
+    #[test]
+    fn a_question_that_makes_no_home_leaves_the_cell_to_others() {
+        let cell = HomeCell::new(RefCell::new(1));
+        assert!(cell.at_home().is_none());
+        thread::scope(|scope| {
+            let other = scope.spawn(|| cell.get().is_some() && cell.at_home().is_some());
+            assert!(other.join().expect("it does not panic"));
+        });
+        assert!(cell.at_home().is_none());
     }
 
     #[test]

@@ -24,6 +24,7 @@ const KEEP_NAMES: Duration = Duration::from_secs(30);
 pub(super) struct Config {
     pub(super) connection: ConnectionLimits,
     pub(super) max_connections: usize,
+    pub(super) keep: usize,
     pub(super) max_waiting: usize,
     pub(super) wait_timeout: Duration,
     pub(super) resolve_timeout: Duration,
@@ -63,6 +64,7 @@ impl Default for Config {
                 max_requests: 10_000,
             },
             max_connections: 64,
+            keep: 128,
             max_waiting: 1024,
             wait_timeout: Duration::from_secs(10),
             resolve_timeout: Connector::DEFAULT_RESOLVE_TIMEOUT,

@@ -9,14 +9,15 @@ use super::exchange_handler::{ExchangeHandler, Flow};
 use super::failure::Terms;
 use super::head_memory;
 use super::method::{is_idempotent, method_of_response};
-use super::pool::{Idle, IdlePlace, Lease};
+use super::pool::{Free, FreePlace, Lease};
+use super::search::Found;
 use super::slot::{Begun, Link, Owner, Signal};
 use crate::codec::{BodyEncoder, EncodeError, OwnedRequestHead};
 
 /// Where an exchange is.
 enum Stage<H: ExchangeHandler> {
-    /// A connection that was idle.
-    Reused(IdlePlace),
+    /// A connection that was used before.
+    Reused(FreePlace),
     /// A new connection.
     New(Lease<Link<H>>),
     /// The head was written; the body has not ended.
@@ -42,29 +43,29 @@ enum Stage<H: ExchangeHandler> {
 /// stop reading the source until [`ExchangeHandler::writable`]. In the other direction,
 /// [`ExchangeHandler::data`] returns it, until [`resume`](Exchange::resume).
 pub struct Exchange<H: ExchangeHandler> {
-    /// Its slot has the upstream.
+    /// The connection. Its slot has the upstream.
     link: Link<H>,
-    id: u64,
+    /// The stream of the connection: with HTTP/1 they follow one another.
+    stream: u64,
+    /// The connection belongs to threads that are no loops of the group.
+    shared: bool,
     /// `None` only while it is being dropped or changed.
     stage: Option<Stage<H>>,
 }
 
 impl<H: ExchangeHandler> Exchange<H> {
+    /// Creates an exchange on a connection. `shared`: see [`Begun::shared`].
     #[inline]
-    pub(super) fn reused(owner: &Arc<Owner<H>>, idle: Idle<Link<H>>) -> Self {
-        Self::new(owner, idle.connection, Stage::Reused(idle.place))
-    }
-
-    pub(super) fn fresh(owner: &Arc<Owner<H>>, link: Link<H>, lease: Lease<Link<H>>) -> Self {
-        Self::new(owner, link, Stage::New(lease))
-    }
-
-    #[inline]
-    fn new(owner: &Arc<Owner<H>>, link: Link<H>, stage: Stage<H>) -> Self {
+    pub(super) fn new(owner: &Arc<Owner<H>>, found: Found<H>, shared: bool) -> Self {
+        let (link, stage) = match found {
+            Found::Reused(free) => (free.connection, Stage::Reused(free.place)),
+            Found::New(link, lease) => (link, Stage::New(lease)),
+        };
         link.slot.set_owner(owner);
         Self {
-            id: link.slot.new_id(),
+            stream: link.slot.new_id(),
             link,
+            shared,
             stage: Some(stage),
         }
     }
@@ -85,9 +86,9 @@ impl<H: ExchangeHandler> Exchange<H> {
     pub fn begin(&mut self, head: &OwnedRequestHead, handler: H) -> Result<(), H> {
         let view = head.as_head();
         let (method, framing) = (view.method(), view.framing());
-        let lease = match self.stage.take() {
-            Some(Stage::New(lease)) => Some(lease),
-            Some(Stage::Reused(_)) => None,
+        let (at, lease) = match self.stage.take() {
+            Some(Stage::New(lease)) => (lease.at(), Some(lease)),
+            Some(Stage::Reused(place)) => (place.at(), None),
             other => {
                 self.stage = other;
                 return Err(handler);
@@ -95,7 +96,7 @@ impl<H: ExchangeHandler> Exchange<H> {
         };
         let is_reused = lease.is_none();
         let begun = Begun {
-            id: self.id,
+            id: self.stream,
             method: method_of_response(method),
             receiver: handler,
             terms: Terms {
@@ -103,16 +104,15 @@ impl<H: ExchangeHandler> Exchange<H> {
                 idempotent: is_idempotent(method),
             },
             lease,
+            shared: self.shared,
         };
         let complete = framing.is_empty();
-        if let Err(refused) = self.link.slot.begin(begun, complete, self.now()) {
+        let slot = &self.link.slot;
+        if let Err(refused) = slot.begin(begun, complete, self.now()) {
             return Err(refused.receiver);
         }
-        if let Some(owner) = self.link.slot.owner() {
-            match is_reused {
-                true => owner.counts.reused(),
-                false => owner.counts.fresh(),
-            }
+        if let Some(owner) = slot.owner() {
+            owner.counts.add(slot.is_home().then_some(at), is_reused);
         }
         self.stage = Some(match complete {
             true => Stage::Sent,
@@ -134,7 +134,7 @@ impl<H: ExchangeHandler> Exchange<H> {
         let Some(Stage::Sending(encoder)) = &mut self.stage else {
             return Err(EncodeError::Finished);
         };
-        if self.link.slot.is_stopped(self.id) {
+        if self.link.slot.is_stopped(self.stream) {
             return Ok(Flow::Gone);
         }
         let writable = self.link.write_part(encoder, part)?;
@@ -162,26 +162,26 @@ impl<H: ExchangeHandler> Exchange<H> {
             _ => encoder.finish_with_trailers(&mut end, trailers)?,
         }
         self.stage = Some(Stage::Sent);
-        if self.link.slot.is_stopped(self.id) {
+        if self.link.slot.is_stopped(self.stream) {
             return Ok(());
         }
         if !end.is_empty() {
             self.link.write_and_flush(end.freeze());
         }
-        self.link.slot.complete(self.id, self.now());
+        self.link.slot.complete(self.stream, self.now());
         Ok(())
     }
 
     /// Returns `true` if a part of the response was received before its final head: an interim head
     /// such as 103, or the beginning of a head.
     pub fn was_answered(&self) -> bool {
-        self.link.slot.has_answer(self.id)
+        self.link.slot.has_answer(self.stream)
     }
 
     /// Makes the connection read again, after [`ExchangeHandler::data`] has returned
     /// [`Flow::Pause`].
     pub fn resume(&self) {
-        self.link.channel.fire_event(Signal::Resume(self.id));
+        self.link.channel.fire_event(Signal::Resume(self.stream));
     }
 
     /// Ends the exchange and closes its connection. The handler is dropped without another call,
@@ -189,7 +189,7 @@ impl<H: ExchangeHandler> Exchange<H> {
     pub fn cancel(mut self) {
         match self.stage.take() {
             Some(Stage::Sending(_) | Stage::Sent) => {
-                self.link.channel.fire_event(Signal::Cancel(self.id));
+                self.link.channel.fire_event(Signal::Cancel(self.stream));
             }
             other => self.stage = other,
         }
@@ -214,12 +214,12 @@ impl<H: ExchangeHandler> Drop for Exchange<H> {
                 let owner = self.link.slot.owner();
                 if let Some(pool) = owner.and_then(|owner| owner.pool.upgrade()) {
                     let connection = self.link.clone();
-                    pool.give_back(Idle { connection, place });
+                    pool.give_back(Free { connection, place });
                 }
             }
             Some(Stage::New(lease)) => self.link.close_with(lease),
-            Some(Stage::Sending(_)) if !self.link.slot.is_stopped(self.id) => {
-                self.link.channel.fire_event(Signal::Cancel(self.id));
+            Some(Stage::Sending(_)) if !self.link.slot.is_stopped(self.stream) => {
+                self.link.channel.fire_event(Signal::Cancel(self.stream));
             }
             // After a final response, the connection closes by itself.
             Some(Stage::Reused(_) | Stage::Sending(_) | Stage::Sent) | None => {}

@@ -29,7 +29,9 @@ impl<R: ExchangeHandler> Inbound for ClientHandler<R> {
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
         // What makes the connection finds the slot there. The first one of this type.
-        drop(ctx.channel().set_attribute(self.connection.slot()));
+        let slot = self.connection.slot();
+        slot.settle();
+        drop(ctx.channel().set_attribute(slot));
         // The end of the server's side is an event, so that it differs from any other end.
         ctx.set_half_closure(true);
     }

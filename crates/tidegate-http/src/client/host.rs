@@ -20,7 +20,7 @@ use super::counts::Counts;
 use super::exchange_handler::ExchangeHandler;
 use super::handler::ClientHandler;
 use super::limits::ConnectionLimits;
-use super::pool::{Lease, Pool, Reservation};
+use super::pool::{Bounds, Lease, Pool, Reservation};
 use super::slot::{Link, Owner, Record};
 use super::url::Url;
 use crate::codec::HeadLimits;
@@ -52,6 +52,8 @@ pub(super) struct Host<R: ExchangeHandler> {
     pub(super) counts: Arc<Counts>,
     pub(super) max_waiting: usize,
     pub(super) wait_timeout: Duration,
+    /// Its connections can move between loops.
+    pub(super) moves: bool,
     group: NetGroup,
     /// The clock of each loop.
     clocks: Vec<FastClock>,
@@ -82,11 +84,17 @@ impl<R: ExchangeHandler> Host<R> {
         let is_tcp = true;
         // The state of an encrypted connection stays on its loop.
         let moves = loops > 1 && !key.secure && is_tcp;
+        let bounds = Bounds {
+            connections: config.max_connections,
+            waiting: config.max_waiting,
+            keep: config.keep,
+        };
         Arc::new(Self {
-            pool: Pool::new(loops, config.max_connections, config.max_waiting, moves),
+            pool: Pool::new(loops, bounds, |link| drop(link.channel.close())),
             counts,
             max_waiting: config.max_waiting,
             wait_timeout: config.wait_timeout,
+            moves,
             group: group.clone(),
             clocks: group
                 .loops()
@@ -201,10 +209,33 @@ impl<R: ExchangeHandler> Host<R> {
         self.pool.load() == (0, 0)
     }
 
-    /// Closes the idle connections.
-    pub(super) fn close_idle(&self) {
-        for link in self.pool.take_idle() {
-            drop(link.channel.close());
+    /// Makes the loops offer their free connections, because a call waits.
+    pub(super) fn ask_loops(&self) {
+        self.on_loops(Pool::offer_own);
+    }
+
+    /// Closes the free connections.
+    pub(super) fn close_free(&self) {
+        let close = |pool: &Pool<Link<R>>, _| {
+            for link in pool.take_free() {
+                drop(link.channel.close());
+            }
+        };
+        close(&self.pool, 0);
+        self.on_loops(close);
+    }
+
+    /// Runs `run` on each loop that may have connections, with its number. It is a signal, which a full
+    /// loop does not refuse.
+    fn on_loops(&self, run: fn(&Pool<Link<R>>, usize)) {
+        for (at, home) in self.group.loops().iter().enumerate() {
+            // One that is ending closes its connections.
+            if self.pool.is_used(at) && !home.is_shutdown() {
+                let pool = Arc::clone(&self.pool);
+                let (promise, signal) = home.promise::<()>();
+                signal.finally(move |_| run(&pool, at));
+                drop(promise.succeed(()));
+            }
         }
     }
 }

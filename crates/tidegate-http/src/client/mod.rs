@@ -24,7 +24,7 @@
 //! | `exchange`, `upstream` | the layer below calls, for handlers |
 //! | `search` | the search for a connection, of a call or an upstream |
 //! | `host`, `pool` | the connections to one host; the pool is the same for any protocol |
-//! | `relocation` | an idle connection that moves to another loop |
+//! | `relocation` | a free connection that moves to another loop |
 //! | `handler`, `connection` | one connection: receives the response to a request |
 //! | `slot` | where a request and its connection meet |
 //! | `config`, `limits`, `url`, `method` | settings; parsing; what a method means for the response |
@@ -130,7 +130,7 @@ impl Drop for ClientShared {
     fn drop(&mut self) {
         let hosts = unpoisoned(self.hosts.get_mut());
         for host in hosts.values() {
-            host.close_idle();
+            host.close_free();
         }
     }
 }
@@ -309,6 +309,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets how many connections to one host may be idle, over all event loops (128 by default). Above
+    /// it, the event loop that has used one closes the one of its own that was not used for the longest
+    /// time, so that the places of a server with one connection per process are not occupied. Loops
+    /// that return connections at the same moment may exceed it by one each.
+    pub fn keep(mut self, idle: usize) -> Self {
+        self.config.keep = idle;
+        self
+    }
+
     /// Sets how many calls to one host may wait for a connection (1,024 by default). A call above
     /// it fails at once: see [`ClientError::is_refused`].
     pub fn max_waiting(mut self, calls: usize) -> Self {
@@ -412,12 +421,12 @@ impl ClientBuilder {
         Client {
             shared: Arc::new(ClientShared {
                 connector: self.config.connector(&self.group),
+                counts: Arc::new(Counts::new(self.group.loops().len())),
                 group: self.group,
                 config: self.config,
                 #[cfg(feature = "tls")]
                 tls: self.tls.map(|tls| tls.connect_timeout(connect_timeout)),
                 hosts: Mutex::default(),
-                counts: Arc::default(),
                 next: AtomicU64::new(1),
             }),
         }

@@ -1,8 +1,8 @@
 //! An idle connection that moves to the loop of the call that takes it.
 //!
 //! ```text
-//!   idle on A ── taken by a call on B ──▶ its handler leaves ──▶ socket ──▶ adopted on B
-//!       │ ending                              │ not idle any more  │ bytes, end
+//!   free on A ── taken by a call on B ──▶ its handler leaves ──▶ socket ──▶ adopted on B
+//!       │ ending                              │ not free any more  │ bytes, end
 //!       ▼                                     ▼                    ▼
 //!     Ended                                 Instead              Instead
 //! ```
@@ -23,7 +23,7 @@ use tidegate_promise::Outcome;
 
 use super::exchange_handler::ExchangeHandler;
 use super::host::Host;
-use super::pool::{Idle, Lease};
+use super::pool::{Free, Lease};
 use super::slot::{Depart, Departure, Link};
 
 /// How long a call waits for a connection that moves.
@@ -32,7 +32,7 @@ pub(super) const MOVE_TIME: Duration = Duration::from_millis(20);
 /// Result of a move.
 pub(super) enum Moved<R: ExchangeHandler> {
     /// The connection, on the wanted loop.
-    Here(Idle<Link<R>>),
+    Here(Free<Link<R>>),
     /// The connection has ended; this is its lease, for a new one.
     Instead(Lease<Link<R>>),
     /// The connection has ended, and its lease is back in the pool.
@@ -44,18 +44,18 @@ impl<R: ExchangeHandler> Host<R> {
     /// has moved, and on any thread otherwise.
     pub(super) fn relocate(
         self: &Arc<Self>,
-        idle: Idle<Link<R>>,
+        free: Free<Link<R>>,
         to: usize,
         then: impl FnOnce(Moved<R>) + Send + 'static,
     ) {
-        let (host, from) = (Arc::clone(self), idle.at());
+        let (host, from) = (Arc::clone(self), free.place.at());
         let then = Then(Some(Box::new(then)));
         let depart = Depart::new(move |departure| {
             let task = release(Arc::clone(&host), departure, to, then);
             // A loop that has ended drops it.
             drop(host.home(from).spawn(task));
         });
-        idle.connection.channel.fire_event(depart);
+        free.connection.channel.fire_event(depart);
     }
 }
 
@@ -91,7 +91,7 @@ async fn release<R: ExchangeHandler>(
             _ => None,
         };
         then.end(match link {
-            Some(link) => Moved::Here(Idle::moved(id, link, to)),
+            Some(link) => Moved::Here(Free::new(id, link, to)),
             None => Moved::Ended,
         });
     });

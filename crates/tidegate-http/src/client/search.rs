@@ -1,5 +1,5 @@
-//! The search for a connection: an idle one, one that moves from another loop, a new one, or the next
-//! one that becomes free.
+//! The search for a connection: a free one of the loop, a new one, one that moves from another loop, or
+//! the next one that becomes free.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -10,14 +10,14 @@ use tidegate_promise::{Completion, Outcome};
 use super::error::{Kind, Phase};
 use super::exchange_handler::ExchangeHandler;
 use super::host::Host;
-use super::pool::{Acquired, Grant, Idle, Lease, Ticket};
+use super::pool::{Acquired, Free, Grant, Lease, Ticket};
 use super::relocation::{MOVE_TIME, Moved};
 use super::slot::Link;
 
 /// A connection that was found.
 pub(super) enum Found<R: ExchangeHandler> {
     /// It was used before.
-    Reused(Idle<Link<R>>),
+    Reused(Free<Link<R>>),
     New(Link<R>, Lease<Link<R>>),
 }
 
@@ -25,7 +25,7 @@ impl<R: ExchangeHandler> Found<R> {
     /// Returns a connection that is not used.
     pub(super) fn put_back(self, host: &Host<R>) {
         match self {
-            Self::Reused(idle) => host.pool.give_back(idle),
+            Self::Reused(free) => host.pool.give_back(free),
             Self::New(link, lease) => link.close_with(lease),
         }
     }
@@ -51,7 +51,7 @@ struct State<R: ExchangeHandler> {
     ticket: Option<Ticket>,
     connecting: Option<Completion<Channel>>,
     timer: Option<Completion<()>>,
-    /// An idle connection comes from another loop.
+    /// A free connection comes from another loop.
     moving: bool,
 }
 
@@ -77,20 +77,23 @@ impl<R: ExchangeHandler> Search<R> {
         })
     }
 
-    /// Looks for a connection. With `fresh`, an idle one is the last choice.
+    /// Looks for a connection. With `fresh`, a free one is the last choice.
     pub(super) fn start(self: &Arc<Self>, fresh: bool) {
         let host = &self.host;
         let search = Arc::clone(self);
-        let acquired = host
-            .pool
-            .acquire(self.at, fresh, move |grant| search.granted(grant));
-        match acquired {
-            Acquired::Now(Grant::Reused(idle)) if self.takes(&idle) => self.fetch(idle),
+        let at = self.is_current.then_some(self.at);
+        let granted = move |grant| search.granted(grant);
+        match host.pool.acquire(at, fresh, granted) {
             Acquired::Now(grant) => self.granted(grant),
             Acquired::Full => {
                 self.finish(Err((Kind::PoolFull(host.max_waiting), Phase::Wait)));
             }
-            Acquired::Later(ticket) => self.wait(ticket),
+            Acquired::Later { ticket, asks } => {
+                self.wait(ticket);
+                if asks {
+                    host.ask_loops();
+                }
+            }
         }
     }
 
@@ -109,7 +112,7 @@ impl<R: ExchangeHandler> Search<R> {
         });
         let mut state = self.lock();
         // The connection may have come already.
-        if state.then.is_some() && state.connecting.is_none() {
+        if state.then.is_some() && state.connecting.is_none() && !state.moving {
             (state.ticket, state.timer) = (Some(ticket), timer);
             return;
         }
@@ -123,28 +126,28 @@ impl<R: ExchangeHandler> Search<R> {
         }
     }
 
-    /// Returns `true` if the connection should move to the loop of the search. A search that had to
-    /// wait uses the connection where it is: then others wait, too, and it would move all the time.
-    fn takes(&self, idle: &Idle<Link<R>>) -> bool {
-        self.is_current && idle.at() != self.at && self.host.pool.moves()
+    /// Returns `true` if a connection that was free should move to the loop of the search. One that was
+    /// just returned is used where it is: then others wait, too, and it would move all the time.
+    fn takes(&self, free: &Free<Link<R>>) -> bool {
+        self.is_current && free.place.at() != self.at && self.host.moves
     }
 
-    /// Gets an idle connection of another loop.
-    fn fetch(self: &Arc<Self>, idle: Idle<Link<R>>) {
+    /// Gets a free connection of another loop.
+    fn fetch(self: &Arc<Self>, free: Free<Link<R>>) {
         self.lock().moving = true;
         let search = Arc::clone(self);
         let moved = move |moved| {
             let is_late = !search.stop_moving();
             match moved {
-                Moved::Here(idle) if is_late => search.host.pool.give_back(idle),
-                Moved::Here(idle) => search.granted(Grant::Reused(idle)),
+                Moved::Here(free) if is_late => search.host.pool.give_back(free),
+                Moved::Here(free) => search.granted(Grant::Returned(free)),
                 Moved::Instead(lease) if is_late => drop(lease),
                 Moved::Instead(lease) => search.granted(Grant::New(lease)),
                 Moved::Ended if is_late => {}
                 Moved::Ended => search.start(true),
             }
         };
-        self.host.relocate(idle, self.at, moved);
+        self.host.relocate(free, self.at, moved);
         let weak = Arc::downgrade(self);
         let timer = self.host.schedule(self.at, MOVE_TIME, move || {
             if let Some(search) = weak.upgrade()
@@ -171,7 +174,8 @@ impl<R: ExchangeHandler> Search<R> {
             state.then.is_some()
         };
         match grant {
-            Grant::Reused(idle) => self.finish(Ok(Found::Reused(idle))),
+            Grant::Free(free) if wanted && self.takes(&free) => self.fetch(free),
+            Grant::Free(free) | Grant::Returned(free) => self.finish(Ok(Found::Reused(free))),
             Grant::New(lease) if wanted => self.connect(lease),
             Grant::New(lease) => drop(lease),
         }

@@ -5,18 +5,24 @@
 //! connection before the first byte is written. The handler of the connection takes it out when the
 //! next event arrives.
 //!
+//! A request of the connection's own loop takes no lock: its receiver goes into a cell which only that
+//! loop's thread reaches. A request of another thread goes through a lock.
+//!
 //! # Invariants
 //!
 //! * A slot has at most one exchange, from `begin` to `end`. A closed slot never has one again.
 //! * The request of an exchange is complete, or nothing is put into the pool: `end` says which.
+//! * The numbers of the last exchanges are words of their own: an old one says nothing about a new
+//!   exchange, so that no word has to be reset.
 //! * No user code runs under the lock.
 
+use std::cell::RefCell;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use bytes::{Bytes, BytesMut};
-use tidegate_core::internal::{FastClock, lock};
+use tidegate_core::internal::{FastClock, HomeCell, lock};
 use tidegate_net::{Channel, Neighbour};
 
 use super::counts::Counts;
@@ -144,7 +150,7 @@ pub(super) struct Record {
 
 /// A request that begins, and what receives its response.
 pub(super) struct Begun<R: Send + 'static> {
-    /// Not zero.
+    /// The stream of the connection on which it runs. Not zero.
     pub(super) id: u64,
     /// `HEAD` or `CONNECT`, whose responses differ from others, or `GET` in place of any other.
     pub(super) method: Method<'static>,
@@ -153,6 +159,8 @@ pub(super) struct Begun<R: Send + 'static> {
     pub(super) terms: Terms,
     /// The lease of a connection that was just made.
     pub(super) lease: Option<Lease<Link<R>>>,
+    /// It comes from a thread that is no loop of the group, which looks for connections elsewhere.
+    pub(super) shared: bool,
 }
 
 /// What an upstream tells each of its connections, so that an exchange needs no handle to it.
@@ -167,28 +175,29 @@ pub(super) struct Owner<R: Send + 'static> {
 
 /// The slot of one connection.
 pub(super) struct Slot<R: Send + 'static> {
-    /// The number of the exchange in progress, or zero. Set under the lock.
+    /// The number of the exchange in progress, or zero. Written by the owner of the connection when it
+    /// begins, and by its handler when it ends.
     id: AtomicU64,
     /// The number of the last exchange of a handler. Only the owner of the connection touches it.
     last: AtomicU64,
     /// The upstream of the connection, if it has one.
     owner: OnceLock<Arc<Owner<R>>>,
-    state: Mutex<State<R>>,
-}
-
-struct State<R: Send + 'static> {
-    /// The exchange that the connection has not taken yet.
-    begun: Option<Begun<R>>,
+    /// The exchange that the connection has not taken yet: of its own loop, or of another thread.
+    begun: HomeCell<RefCell<Option<Begun<R>>>>,
+    elsewhere: Mutex<Option<Box<Begun<R>>>>,
+    /// There may be one of another thread. Changes under the lock.
+    has_elsewhere: AtomicBool,
     /// When the request began or, once it is complete, when that was.
-    since: u64,
-    /// Everything of the request was written.
-    complete: bool,
-    /// The rest of the request is not wanted.
-    stopped: bool,
-    closed: bool,
+    since: AtomicU64,
+    /// The number of the last exchange whose request was written completely.
+    complete: AtomicU64,
+    /// The number of the last exchange of whose request the rest is not wanted.
+    stopped: AtomicU64,
     /// The number of the last exchange of which a part of a response was received, and not the final
     /// head.
-    answered: u64,
+    answered: AtomicU64,
+    /// Set on the loop of the connection, under the lock.
+    closed: AtomicBool,
 }
 
 /// How far the request of an exchange is.
@@ -205,15 +214,26 @@ impl<R: Send + 'static> Slot<R> {
             id: AtomicU64::new(0),
             last: AtomicU64::new(0),
             owner: OnceLock::new(),
-            state: Mutex::new(State {
-                begun: None,
-                since: 0,
-                complete: false,
-                stopped: false,
-                closed: false,
-                answered: 0,
-            }),
+            begun: HomeCell::default(),
+            elsewhere: Mutex::new(None),
+            has_elsewhere: AtomicBool::new(false),
+            since: AtomicU64::new(0),
+            complete: AtomicU64::new(0),
+            stopped: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
         })
+    }
+
+    /// Makes this thread, which is that of the connection's loop, the one that needs no lock.
+    pub(super) fn settle(&self) {
+        let _ = self.begun.get();
+    }
+
+    /// Returns `true` on the loop of the connection.
+    #[inline]
+    pub(super) fn is_home(&self) -> bool {
+        self.begun.at_home().is_some()
     }
 
     /// Returns a number that no earlier exchange of this connection has, and that is not zero. Called by
@@ -247,94 +267,125 @@ impl<R: Send + 'static> Slot<R> {
     ///
     /// The exchange, if the connection is closed or busy.
     pub(super) fn begin(&self, begun: Begun<R>, complete: bool, now: u64) -> Result<(), Begun<R>> {
-        let mut state = self.lock();
-        if state.closed || self.id() != 0 {
+        if let Some(cell) = self.begun.at_home() {
+            if self.is_closed() || self.id() != 0 {
+                return Err(begun);
+            }
+            self.note_begun(begun.id, complete, now);
+            *cell.borrow_mut() = Some(begun);
+            return Ok(());
+        }
+        let mut elsewhere = lock(&self.elsewhere);
+        if self.is_closed() || self.id() != 0 {
             return Err(begun);
         }
-        self.id.store(begun.id, Ordering::Relaxed);
-        state.since = now;
-        state.complete = complete;
-        state.stopped = false;
-        state.begun = Some(begun);
+        self.note_begun(begun.id, complete, now);
+        *elsewhere = Some(Box::new(begun));
+        // Relaxed: the loop learns of the exchange by its bytes, which are written after this.
+        self.has_elsewhere.store(true, Ordering::Relaxed);
         Ok(())
     }
 
+    fn note_begun(&self, id: u64, complete: bool, now: u64) {
+        self.id.store(id, Ordering::Relaxed);
+        self.since.store(now, Ordering::Relaxed);
+        if complete {
+            self.complete.store(id, Ordering::Relaxed);
+        }
+    }
+
     /// Puts the exchange that has begun into `place`, which is empty, once. Returns `true` if its request
-    /// is complete, or `None` if no exchange has begun.
+    /// is complete, or `None` if no exchange has begun. Called on the loop of the connection.
     pub(super) fn take(&self, place: &mut Option<Begun<R>>) -> Option<bool> {
-        let mut state = self.lock();
-        state.begun.as_ref()?;
-        // It is large: this moves it once.
-        std::mem::swap(&mut state.begun, place);
-        Some(state.complete)
+        if let Some(cell) = self.begun.at_home() {
+            // It is large: this moves it once.
+            std::mem::swap(&mut *cell.borrow_mut(), place);
+        }
+        if place.is_none() {
+            *place = self.take_elsewhere().map(|begun| *begun);
+        }
+        let id = place.as_ref()?.id;
+        Some(self.complete.load(Ordering::Relaxed) == id)
+    }
+
+    /// Returns the exchange that another thread has begun.
+    fn take_elsewhere(&self) -> Option<Box<Begun<R>>> {
+        if !self.has_elsewhere.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut elsewhere = lock(&self.elsewhere);
+        self.has_elsewhere.store(false, Ordering::Relaxed);
+        elsewhere.take()
     }
 
     /// Notes that the request of exchange `id` is complete.
     pub(super) fn complete(&self, id: u64, now: u64) {
-        let mut state = self.lock();
         if self.id() == id {
-            state.complete = true;
-            state.since = now;
+            self.since.store(now, Ordering::Relaxed);
+            // ORDERING: Release pairs with the Acquire in `is_complete`: the connection sees the end of
+            // the request in its channel before the next request.
+            self.complete.store(id, Ordering::Release);
         }
     }
 
     /// Returns `true` if the connection takes no more of the request of exchange `id`.
     pub(super) fn is_stopped(&self, id: u64) -> bool {
-        let state = self.lock();
-        state.closed || state.stopped || self.id() != id
+        self.is_closed() || self.stopped.load(Ordering::Relaxed) == id || self.id() != id
     }
 
     /// Notes that a part of a response was received, before its final head.
     #[cold]
     pub(super) fn answer_began(&self) {
-        let mut state = self.lock();
-        state.answered = self.id();
+        self.answered.store(self.id(), Ordering::Relaxed);
     }
 
     /// Returns `true` if a part of a response to exchange `id` was noted.
     pub(super) fn has_answer(&self, id: u64) -> bool {
-        self.lock().answered == id
+        self.answered.load(Ordering::Relaxed) == id
     }
 
     /// Returns `true` if the connection takes no more exchanges.
     pub(super) fn is_closed(&self) -> bool {
-        self.lock().closed
+        self.closed.load(Ordering::Relaxed)
     }
 
     pub(super) fn progress(&self) -> Progress {
-        let state = self.lock();
         Progress {
-            complete: state.complete,
-            since: state.since,
+            complete: self.is_complete(),
+            since: self.since.load(Ordering::Relaxed),
         }
     }
 
     /// Stops the request, because its response has ended, or refuses it. Returns `true` if it is
-    /// complete.
+    /// complete. A request that becomes complete at the same time may count as one that is not.
     pub(super) fn stop(&self) -> bool {
-        let mut state = self.lock();
-        state.stopped = true;
-        state.complete
+        self.stopped.store(self.id(), Ordering::Relaxed);
+        self.is_complete()
     }
 
     /// Ends the exchange, so that the next one can begin. Called before the connection goes to the pool,
-    /// whose lock lets the next user see it.
+    /// by which another thread that uses it next sees this.
     pub(super) fn end(&self) {
         self.id.store(0, Ordering::Relaxed);
     }
 
-    /// Closes the slot. Returns the exchange that the connection has not taken.
+    /// Closes the slot. Returns the exchange that the connection has not taken. Called on the loop of the
+    /// connection.
     pub(super) fn close(&self) -> Option<Begun<R>> {
-        let mut state = self.lock();
-        state.closed = true;
-        state.begun.take()
+        let mut elsewhere = lock(&self.elsewhere);
+        self.closed.store(true, Ordering::Relaxed);
+        let late = elsewhere.take();
+        drop(elsewhere);
+        late.map(|late| *late)
+            .or_else(|| self.begun.at_home()?.take())
     }
 
     fn id(&self) -> u64 {
         self.id.load(Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<R>> {
-        lock(&self.state)
+    fn is_complete(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release in `complete`.
+        self.complete.load(Ordering::Acquire) == self.id()
     }
 }

@@ -71,7 +71,7 @@ impl<H: ExchangeHandler> Shared<H> {
 
 impl<H: ExchangeHandler> Drop for Shared<H> {
     fn drop(&mut self) {
-        self.host.close_idle();
+        self.host.close_free();
     }
 }
 
@@ -89,13 +89,13 @@ impl<H: ExchangeHandler> Upstream<H> {
     /// Takes an idle connection of the current event loop, if there is one. Allocates nothing.
     pub fn try_acquire(&self) -> Option<Exchange<H>> {
         let Shared { host, owner, .. } = &*self.shared;
-        let idle = host.pool.try_idle(host.current_loop()?)?;
-        Some(Exchange::reused(owner, idle))
+        let free = host.pool.try_free(Some(host.current_loop()?))?;
+        Some(Exchange::new(owner, Found::Reused(free), false))
     }
 
-    /// Takes a connection: an idle one, a new one, or, if the limit is reached, the next one that
-    /// becomes free. `then` is called once, on the current event loop or else on one of the client's
-    /// group, and never before this method returns.
+    /// Takes a connection: an idle one of this event loop, a new one, or, if the limit is reached, an
+    /// idle one of another event loop or the next one that becomes free. `then` is called once, on the
+    /// current event loop or else on one of the client's group, and never before this method returns.
     ///
     /// Dropping the result leaves: `then` is dropped and not called.
     pub fn acquire(
@@ -127,8 +127,7 @@ impl<H: ExchangeHandler> Upstream<H> {
         let search = Search::new(host, at, current.is_some(), move |found| {
             let owner = &shared.owner;
             let result = match found {
-                Ok(Found::Reused(idle)) => Ok(Exchange::reused(owner, idle)),
-                Ok(Found::New(link, lease)) => Ok(Exchange::fresh(owner, link, lease)),
+                Ok(found) => Ok(Exchange::new(owner, found, current.is_none())),
                 Err((kind, phase)) => Err(ClientError::new(&owner.label, kind, phase, false, true)),
             };
             // A loop that has ended drops it.

@@ -99,6 +99,29 @@ fn the_limit_is_exact_over_all_loops_and_other_hosts_are_not_affected() {
     assert!(stuck.iter().all(|call| !call.is_done()));
 }
 
+#[test]
+fn above_the_number_to_keep_the_oldest_idle_connection_is_closed() {
+    let group = group(1);
+    for on_a_loop in [false, true] {
+        let client = Client::builder(&group).keep(1).build();
+        let upstream = Upstream::new();
+        let call = || {
+            let (client, url) = (client.clone(), upstream.url("/"));
+            match on_a_loop {
+                true => on_loop(&group, move || client.get(url).send()),
+                false => client.get(url).send(),
+            }
+        };
+        let (first, mut old) = (call(), upstream.accept_request());
+        let (second, mut new) = (call(), upstream.accept_request());
+        old.finish(first);
+        new.finish(second);
+        old.wait_closed();
+        new.serve(call());
+        assert_eq!(Counts::of(&client), (1.0, 2.0));
+    }
+}
+
 /// Runs `run` on the loop of a group that has one.
 fn on_loop<T: Send + 'static>(group: &NetGroup, run: impl FnOnce() -> T + Send + 'static) -> T {
     let home = group.loops().next();

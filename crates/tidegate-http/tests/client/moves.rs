@@ -1,4 +1,4 @@
-//! Idle connections that move to the loop that needs them.
+//! Idle connections of other loops, at the limit: they move to the loop that needs them.
 
 use std::sync::mpsc::{Sender, channel};
 
@@ -50,10 +50,16 @@ enum Request {
 }
 
 #[test]
-fn a_loop_without_a_connection_uses_that_of_another_one() {
+fn a_loop_makes_a_connection_or_at_the_limit_uses_that_of_another_one() {
     let (_clock, group) = still(2);
-    let client = Client::builder(&group).build();
     let upstream = Upstream::new();
+    let client = Client::builder(&group).max_connections(2).build();
+    let _first = idle_on_the_first(&group, &client, &upstream);
+    let call = call_on(&group, 1, &client, Request::Get(upstream.url("/")));
+    upstream.accept_request().respond(OK);
+    assert_eq!(call.wait().unwrap(), "ok");
+    assert_eq!(Counts::of(&client), (0.0, 2.0));
+    let client = Client::builder(&group).max_connections(1).build();
     let mut peer = None;
     for at in [0, 1, 1, 0, 1] {
         let call = call_on(&group, at, &client, Request::Get(upstream.url("/")));
@@ -93,7 +99,7 @@ fn head() -> OwnedRequestHead {
 fn the_response_comes_on_the_loop_of_the_exchange() {
     let (_clock, group) = still(3);
     let upstream = Upstream::new();
-    let client = Client::builder(&group).build();
+    let client = Client::builder(&group).max_connections(1).build();
     let target: Target<Loop> = client.upstream(&upstream.url("/")).unwrap();
     let (send, loops) = channel();
     let mut peer = None;
@@ -163,7 +169,7 @@ fn a_caller_that_leaves_during_the_move_leaves_the_connection_to_the_next_one() 
 
 #[test]
 fn a_loop_that_is_busy_does_not_hold_up_calls_of_others() {
-    let (clock, group) = still(2);
+    let (_clock, group) = still(2);
     let client = Client::builder(&group).build();
     let upstream = Upstream::new();
     let _peer = idle_on_the_first(&group, &client, &upstream);
@@ -177,8 +183,6 @@ fn a_loop_that_is_busy_does_not_hold_up_calls_of_others() {
     let call = home.submit(move || own.get(url).send());
     let call = call.unwrap_or_else(|_| panic!("the loop runs"));
     let call = call.wait().unwrap();
-    // The clock cannot wait for the loop that is busy.
-    clock.jump(Duration::from_millis(30));
     let mut other = upstream.accept();
     assert!(other.request().starts_with("GET /new "));
     other.finish(call);

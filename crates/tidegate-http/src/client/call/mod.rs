@@ -174,9 +174,10 @@ impl Call {
 
     /// Looks for a connection.
     fn acquire(self: &Arc<Self>, attempt: u8, fresh: bool) {
-        let idle = (!fresh).then(|| self.host.pool.try_idle(self.at)).flatten();
-        if let Some(idle) = idle {
-            return self.found(attempt, Found::Reused(idle));
+        let at = self.is_current.then_some(self.at);
+        let free = (!fresh).then(|| self.host.pool.try_free(at)).flatten();
+        if let Some(free) = free {
+            return self.found(attempt, Found::Reused(free));
         }
         let call = Arc::clone(self);
         let host = Arc::clone(&self.host);
@@ -202,16 +203,15 @@ impl Call {
             drop(state);
             return found.put_back(&self.host);
         }
-        let (link, lease) = match found {
-            Found::Reused(idle) => {
-                self.host.counts.reused();
-                (idle.connection, None)
-            }
+        let (link, lease, at) = match found {
+            Found::Reused(free) => (free.connection, None, free.place.at()),
             Found::New(link, lease) => {
-                self.host.counts.fresh();
-                (link, Some(lease))
+                let at = lease.at();
+                (link, Some(lease), at)
             }
         };
+        let home = link.slot.is_home().then_some(at);
+        self.host.counts.add(home, lease.is_none());
         state.stage = Stage::Running(link.clone());
         drop(state);
         self.begin(attempt, &link, lease);
@@ -232,6 +232,7 @@ impl Call {
             },
             terms: self.terms(),
             lease,
+            shared: !self.is_current,
         };
         let holds = self.request.expects.is_some();
         self.lock().held = holds;

@@ -58,8 +58,8 @@ impl<R: ExchangeHandler> Connection<R> {
                 .link
                 .get_or_insert_with(|| Link::new(ctx.channel(), Arc::clone(slot)));
             // Before the caller learns of the end, so that its next call finds the connection.
-            if let Some(lease) = &self.lease {
-                lease.make_idle(link.clone());
+            if let (Some(lease), Some(current)) = (&self.lease, &self.current) {
+                lease.make_free(link.clone(), current.shared);
             }
         } else {
             self.close_behind(complete, ctx);

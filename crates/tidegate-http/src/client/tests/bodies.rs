@@ -145,6 +145,7 @@ fn a_receiver_that_has_left_is_dropped_after_its_connection() {
             receiver: Held(channel.channel(), log.clone()),
             terms: terms(),
             lease: None,
+            shared: false,
         };
         assert!(link.slot.begin(begun, true, 0).is_ok());
         link.channel.write_and_flush("GET / HTTP/1.1\r\n\r\n");

@@ -146,6 +146,37 @@ fn a_second_request_on_a_busy_connection_is_not_sent() {
 }
 
 #[test]
+fn an_exchange_of_another_thread_begins_or_is_refused_or_is_found_by_the_close() {
+    for round in 0..tidegate_testkit::rounds(500) {
+        let slot = crate::client::slot::Slot::new();
+        slot.settle();
+        let begun = Begun {
+            id: 1,
+            method: Method::Get,
+            receiver: Logs {
+                log: Log::new(),
+                flow: Flow::More,
+            },
+            terms: terms(),
+            lease: None,
+            shared: true,
+        };
+        let (refused, taken, late) = std::thread::scope(|scope| {
+            let other = scope.spawn(|| slot.begin(begun, true, 0).is_err());
+            tidegate_testkit::yield_times(round as u64 % 8);
+            let mut taken = None;
+            let complete = slot.take(&mut taken);
+            assert_eq!(complete, taken.as_ref().map(|_| true));
+            let late = slot.close();
+            (other.join().unwrap(), taken.is_some(), late.is_some())
+        });
+        let ends = [refused, taken, late].map(usize::from);
+        assert_eq!(ends.iter().sum::<usize>(), 1, "{ends:?}");
+        assert!(slot.is_closed() && slot.is_stopped(1));
+    }
+}
+
+#[test]
 fn a_server_that_never_stops_with_interim_responses_is_given_up() {
     let mut fixture = Fixture::asked();
     for _ in 0..17 {

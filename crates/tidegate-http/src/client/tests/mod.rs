@@ -20,7 +20,7 @@ use super::exchange_handler::{ExchangeHandler, Flow};
 use super::failure::Terms;
 use super::handler::ClientHandler;
 use super::limits::ConnectionLimits;
-use super::pool::{Acquired, Grant, Lease, Pool};
+use super::pool::{Acquired, Bounds, Grant, Lease, Pool};
 use super::slot::{Begun, Link, Signal};
 use crate::codec::{BodyFraming, HeadLimits, Method, ResponseHead};
 
@@ -93,6 +93,24 @@ fn terms() -> Terms {
     }
 }
 
+/// The bounds of a pool that keeps all free connections.
+fn bounds(connections: usize, waiting: usize) -> Bounds {
+    Bounds {
+        connections,
+        waiting,
+        keep: usize::MAX,
+    }
+}
+
+/// Creates a pool of one loop with one connection, and takes its lease.
+fn one_lease<R: ExchangeHandler>() -> (Arc<Pool<Link<R>>>, Lease<Link<R>>) {
+    let pool = Pool::new(1, bounds(1, 10), |link: Link<R>| drop(link.channel.close()));
+    let Acquired::Now(Grant::New(lease)) = pool.acquire(Some(0), false, |_| {}) else {
+        panic!("the pool is empty");
+    };
+    (pool, lease)
+}
+
 /// A connection without a socket, and the pool that it belongs to.
 struct Fixture {
     channel: EmbeddedChannel,
@@ -109,10 +127,7 @@ impl Fixture {
     }
 
     fn with(limits: ConnectionLimits) -> Self {
-        let pool = Pool::new(1, 1, 10, false);
-        let Acquired::Now(Grant::New(lease)) = pool.acquire(0, false, |_| {}) else {
-            panic!("the pool is empty");
-        };
+        let (pool, lease) = one_lease();
         let connection = Connection::<Logs>::new(limits, HeadLimits::DEFAULT);
         let handler = ClientHandler::new(connection);
         let channel = EmbeddedChannel::new(|p| p.add("http", handler)).unwrap();
@@ -156,6 +171,7 @@ impl Fixture {
             receiver: Logs { log, flow },
             terms: terms(),
             lease: self.lease.take(),
+            shared: false,
         };
         let link = self.link.clone();
         let now = self.channel.clock().nanos();
@@ -181,7 +197,7 @@ impl Fixture {
 
     /// Returns `true` if the connection is in the pool, and takes it out.
     fn is_idle(&mut self) -> bool {
-        !self.pool.take_idle().is_empty()
+        !self.pool.take_free().is_empty()
     }
 
     /// Returns `true` if the connection is closed and has returned its permit.

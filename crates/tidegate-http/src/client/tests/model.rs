@@ -194,6 +194,10 @@ struct World {
     retry: Retry<&'static str>,
     pool: Arc<Pool<Link<Work>>>,
     max_connections: usize,
+    /// The most connections that are free.
+    keep: usize,
+    /// Loops are to offer their free connections.
+    asks: bool,
     reports: Reports,
     granted: Granted,
     callers: Vec<Caller>,
@@ -223,6 +227,10 @@ impl World {
             .build(&isolation)
             .unwrap();
         let max_connections = 1 + rng.index(6);
+        let bounds = Bounds {
+            keep: 1 + rng.index(4),
+            ..bounds(max_connections, 3)
+        };
         Self {
             clock,
             isolation,
@@ -230,8 +238,10 @@ impl World {
             retry: Retry::attempts(3)
                 .backoff(Duration::from_millis(20), 2.0)
                 .budget(&RetryBudget::new(50, 10)),
-            pool: Pool::new(LOOPS, max_connections, 3, rng.chance(0.5)),
+            pool: Pool::new(LOOPS, bounds, |link| drop(link.channel.close())),
             max_connections,
+            keep: bounds.keep,
+            asks: false,
             reports: Reports::default(),
             granted: Log::new(),
             callers: Vec::new(),
@@ -306,9 +316,13 @@ impl World {
         };
         let granted = self.granted.clone();
         let then = move |grant| granted.push((id, grant));
-        match self.pool.acquire(rng.index(LOOPS), rng.chance(0.1), then) {
+        let at = (!rng.chance(0.1)).then(|| rng.index(LOOPS));
+        match self.pool.acquire(at, rng.chance(0.1), then) {
             Acquired::Now(grant) => self.send(grant, work, rng),
-            Acquired::Later(ticket) => self.waiting.push((id, ticket, work)),
+            Acquired::Later { ticket, asks } => {
+                self.waiting.push((id, ticket, work));
+                self.asks |= asks;
+            }
             Acquired::Full => {
                 self.reports.push(id, What::Failed);
                 drop(work);
@@ -318,7 +332,7 @@ impl World {
 
     fn send(&mut self, grant: Grant<Link<Work>>, work: Work, rng: &mut Rng) {
         let (link, lease) = match grant {
-            Grant::Reused(idle) => (idle.connection.clone(), None),
+            Grant::Free(free) | Grant::Returned(free) => (free.connection, None),
             Grant::New(mut lease) => {
                 let at = rng.index(LOOPS);
                 lease.set_loop(at);
@@ -332,6 +346,7 @@ impl World {
             receiver: work,
             terms: terms(),
             lease,
+            shared: rng.chance(0.1),
         };
         match link.slot.begin(begun, true, self.clock.nanos()) {
             Ok(()) => {
@@ -453,6 +468,9 @@ impl World {
                 served.receive();
             }
             self.connections.retain(|served| served.channel.is_open());
+            if std::mem::take(&mut self.asks) {
+                (0..LOOPS).for_each(|at| self.pool.offer_own(at));
+            }
             let granted = self.granted.take();
             let reports = self.reports.take();
             if granted.is_empty() && reports.is_empty() {
@@ -465,7 +483,7 @@ impl World {
                         let (_, _, work) = self.waiting.swap_remove(at);
                         self.send(grant, work, rng);
                     }
-                    (None, Grant::Reused(idle)) => self.pool.give_back(idle),
+                    (None, Grant::Free(free) | Grant::Returned(free)) => self.pool.give_back(free),
                     (None, Grant::New(lease)) => drop(lease),
                 }
             }
@@ -532,6 +550,7 @@ impl World {
         self.bound = self.limit.max(snapshot.active);
         assert_eq!(snapshot.active, self.running.len() + self.waiting.len());
         assert!(self.connections.len() <= self.max_connections);
+        assert!(self.pool.count() <= self.keep);
         assert_eq!(
             self.pool.load(),
             (self.connections.len(), self.waiting.len())
@@ -546,7 +565,7 @@ impl World {
             self.end_call(0);
         }
         self.settle(rng);
-        for link in self.pool.take_idle() {
+        for link in self.pool.take_free() {
             drop(link.channel.close());
         }
         self.settle(rng);

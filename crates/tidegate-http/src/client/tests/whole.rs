@@ -66,10 +66,7 @@ impl ExchangeHandler for Plain {
 /// Sends a request on a new connection, and receives these segments. Returns `true` if the connection
 /// is in the pool then.
 fn received<R: ExchangeHandler>(receiver: R, method: Method<'static>, segments: &[&str]) -> bool {
-    let pool = Pool::new(1, 1, 10, false);
-    let Acquired::Now(Grant::New(lease)) = pool.acquire(0, false, |_| {}) else {
-        panic!("the pool is empty");
-    };
+    let (pool, lease) = one_lease();
     let handler = ClientHandler::new(Connection::<R>::new(LIMITS, HeadLimits::DEFAULT));
     let mut channel = EmbeddedChannel::new(|p| p.add("http", handler)).unwrap();
     let link: Link<R> = Link::of(&channel.channel()).unwrap();
@@ -79,6 +76,7 @@ fn received<R: ExchangeHandler>(receiver: R, method: Method<'static>, segments: 
         receiver,
         terms: terms(),
         lease: Some(lease),
+        shared: false,
     };
     let is_begun = link.slot.begin(begun, true, channel.clock().nanos());
     assert!(is_begun.is_ok());
@@ -88,7 +86,7 @@ fn received<R: ExchangeHandler>(receiver: R, method: Method<'static>, segments: 
     for segment in segments {
         channel.receive(segment.to_string());
     }
-    !pool.take_idle().is_empty()
+    !pool.take_free().is_empty()
 }
 
 fn logging(log: &Log<String>) -> Logs {
