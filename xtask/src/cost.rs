@@ -1,13 +1,15 @@
 //! `cargo xtask cost`: instructions per task and per promise, counted by callgrind. `cargo xtask
 //! cost echo`: instructions per message of an echo server. `cargo xtask cost http`: instructions
-//! per request of an HTTP server. `cargo xtask cost proxy`: instructions per request that the gateway
-//! passes on. `cargo xtask cost isolate`: instructions per guarded call.
+//! per request of an HTTP server. `cargo xtask cost client`: of an HTTP client. `cargo xtask cost proxy`:
+//! instructions per request that the gateway passes on. `cargo xtask cost isolate`: instructions per
+//! guarded call. What serves or calls over a network also has its locked operations counted.
 //!
 //! Instruction counts do not depend on the load of the machine. Each kind runs twice with different
 //! amounts, so that the fixed cost of the program cancels out in the difference.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::bench;
 use crate::root;
@@ -48,6 +50,14 @@ const HTTP_SERVERS: [(&str, &str); 4] = [
     ("http-may", "may_minihttp"),
     ("http-hyper", "hyper on tokio, current_thread"),
 ];
+/// The clients of the suite `client`, with descriptions, and how many connections they have.
+const CALLERS: [(&str, &str); 4] = [
+    ("ours", "ours, calls"),
+    ("ours-exchange", "ours, exchanges"),
+    ("raw", "raw epoll loop with httparse"),
+    ("hyper", "hyper with the pool of hyper-util, on tokio"),
+];
+const CALLERS_CONNECTIONS: u64 = 64;
 /// The set-ups of the gateway, with descriptions.
 const PROXIES: [(&str, &str); 2] = [
     ("proxy-counted-guarded", "with limit, breaker and timeout"),
@@ -61,8 +71,8 @@ const FEW_ROUNDS: u64 = 100;
 const MANY_ROUNDS: u64 = 500;
 const CONNECTIONS: u64 = 50;
 
-/// Counts `what` and prints a table: `tasks`, `isolate`, `echo`, `http` or `proxy`. Skips where there
-/// is no valgrind.
+/// Counts `what` and prints a table: `tasks`, `isolate`, `echo`, `http`, `client` or `proxy`. Skips
+/// where there is no valgrind.
 ///
 /// # Errors
 ///
@@ -76,16 +86,17 @@ pub fn run(root: &Path, what: &str) -> step::Result {
         "isolate" => example(root, ("tidegate-isolate", "call_cost"), &CALLS),
         "echo" => servers(
             root,
-            "| server | instructions |\n|---|---|",
+            "| server | instructions | locked |\n|---|---|---|",
             &SERVERS,
             &[("", 1)],
         ),
         "http" => servers(
             root,
-            "| server | 1 request per read | 16 requests per read |\n|---|---|---|",
+            "| server | 1 request per read | locked | 16 requests per read | locked |\n|---|---|---|---|---|",
             &HTTP_SERVERS,
             &[(",1", 1), (",16", 16)],
         ),
+        "client" => client(root),
         "proxy" => proxy(root),
         _ => Err(format!("`cargo xtask cost` counts no `{what}`")),
     }
@@ -97,7 +108,7 @@ pub fn run(root: &Path, what: &str) -> step::Result {
 ///
 /// As for [`run`].
 pub fn all(root: &Path) -> step::Result {
-    for what in ["tasks", "isolate", "echo", "http"] {
+    for what in ["tasks", "isolate", "echo", "http", "client"] {
         run(root, what)?;
     }
     run(root, "proxy")
@@ -110,9 +121,8 @@ fn example(root: &Path, (package, name): (&str, &str), kinds: &[(&str, &str)]) -
     let program = program.join("examples").join(name);
     println!("| what | instructions |\n|---|---|");
     for (kind, what) in kinds {
-        let count = |amount: u64| count(&program, &[kind, &amount.to_string()]);
-        let difference = count(MANY)? - count(FEW)?;
-        let each = difference as f64 / (MANY - FEW) as f64;
+        let count = |amount: u64| count(&program, &[kind, &amount.to_string()], "");
+        let each = count(MANY)?.each(&count(FEW)?, MANY - FEW).instructions;
         println!("| {what} | {each:.1} |");
     }
     Ok(Outcome::Passed)
@@ -131,8 +141,15 @@ fn servers(
     for (server, what) in servers {
         let mut row = format!("| {what} |");
         for (depth, requests) in columns {
-            let each = per_message(&program, |rounds| format!("{server},{rounds}{depth}"))?;
-            row += &format!(" {:.0} |", each / *requests as f64);
+            let messages = CONNECTIONS * requests;
+            let run = |rounds| {
+                count(
+                    &program,
+                    &["--cost", &format!("{server},{rounds}{depth}")],
+                    "",
+                )
+            };
+            row += &per_message(messages, run)?;
         }
         println!("{row}");
     }
@@ -142,25 +159,79 @@ fn servers(
 /// Counts the instructions per request that the gateway passes on to an upstream in another process.
 fn proxy(root: &Path) -> step::Result {
     let program = bench::build(root)?;
-    println!("| gateway | 8 connections | 64 connections |\n|---|---|---|");
+    println!(
+        "| gateway | 8 connections | locked | 64 connections | locked |\n|---|---|---|---|---|"
+    );
     for (server, what) in PROXIES {
         let mut row = format!("| {what} |");
         for clients in CLIENTS {
-            let each = per_message(&program, |rounds| format!("{server},{rounds},1,{clients}"))?;
-            // `per_message` divides by the usual number of connections.
-            let each = each * CONNECTIONS as f64 / clients as f64;
-            row += &format!(" {each:.0} |");
+            let run = |rounds| {
+                let what = format!("{server},{rounds},1,{clients}");
+                count(&program, &["--cost", &what], "")
+            };
+            row += &per_message(clients, run)?;
         }
         println!("{row}");
     }
     Ok(Outcome::Passed)
 }
 
-/// Returns the instructions per message of a server; `run` names it and a number of rounds.
-fn per_message(program: &Path, run: impl Fn(u64) -> String) -> Result<f64, String> {
-    let count = |rounds: u64| count(program, &["--cost", &run(rounds)]);
-    let difference = count(MANY_ROUNDS)?.saturating_sub(count(FEW_ROUNDS)?);
-    Ok(difference as f64 / ((MANY_ROUNDS - FEW_ROUNDS) * CONNECTIONS) as f64)
+/// Counts the instructions per request of each client, which calls a server in another process.
+fn client(root: &Path) -> step::Result {
+    let program = bench::build(root)?;
+    let mut server = Command::new(&program);
+    let server = server.args(["--serve", "http-raw"]);
+    let server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut server = server.map_err(|e| format!("the server does not start: {e}"))?;
+    let mut address = String::new();
+    if let Some(out) = server.stdout.take() {
+        let read = BufReader::new(out).read_line(&mut address);
+        read.map_err(|e| format!("the server prints no address: {e}"))?;
+    }
+    println!("| client | instructions | locked |\n|---|---|---|");
+    for (caller, what) in CALLERS {
+        let to = format!("{caller},{}", address.trim());
+        let run = |rounds| {
+            let requests = rounds * CALLERS_CONNECTIONS;
+            count(&program, &["--call", &to], &format!("count {requests}\n"))
+        };
+        println!("| {what} |{}", per_message(CALLERS_CONNECTIONS, run)?);
+    }
+    // It ends with its input.
+    drop(server.stdin.take());
+    let ended = server.wait();
+    ended.map_err(|e| format!("the server does not end: {e}"))?;
+    Ok(Outcome::Passed)
+}
+
+/// Returns the cells of a row: the instructions and the locked operations per message. `run` makes a
+/// number of rounds of so many messages.
+fn per_message(
+    messages: u64,
+    run: impl Fn(u64) -> Result<Counted, String>,
+) -> Result<String, String> {
+    let total = (MANY_ROUNDS - FEW_ROUNDS) * messages;
+    let each = run(MANY_ROUNDS)?.each(&run(FEW_ROUNDS)?, total);
+    Ok(format!(" {:.0} | {:.1} |", each.instructions, each.locked))
+}
+
+/// What callgrind has counted.
+#[derive(Debug, PartialEq)]
+struct Counted {
+    instructions: f64,
+    /// Atomic operations that read and write. Fences do not count.
+    locked: f64,
+}
+
+impl Counted {
+    /// Returns what each of `amount` things costs by which this run had more than `fewer`.
+    fn each(&self, fewer: &Self, amount: u64) -> Self {
+        let each = |more: f64, fewer: f64| (more - fewer) / amount as f64;
+        Self {
+            instructions: each(self.instructions, fewer.instructions),
+            locked: each(self.locked, fewer.locked),
+        }
+    }
 }
 
 /// Builds `what` in release mode and returns the output folder.
@@ -177,14 +248,23 @@ fn build(root: &Path, what: &[&str]) -> Result<PathBuf, String> {
     Ok(target.join("release"))
 }
 
-/// Returns the number of instructions of one run.
-fn count(program: &Path, arguments: &[&str]) -> Result<u64, String> {
+/// Counts one run of a program with this input.
+fn count(program: &Path, arguments: &[&str], input: &str) -> Result<Counted, String> {
     let mut command = Command::new("valgrind");
     command
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--collect-bus=yes")
         .arg(program)
-        .args(arguments);
-    let ran = command.output().map_err(|e| format!("valgrind: {e}"))?;
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let failed = |e| format!("valgrind: {e}");
+    let mut run = command.spawn().map_err(failed)?;
+    if let Some(mut to) = run.stdin.take() {
+        to.write_all(input.as_bytes()).map_err(failed)?;
+    }
+    let ran = run.wait_with_output().map_err(failed)?;
     let output = String::from_utf8_lossy(&ran.stderr);
     if !ran.status.success() {
         let arguments = arguments.join(" ");
@@ -193,10 +273,15 @@ fn count(program: &Path, arguments: &[&str]) -> Result<u64, String> {
     collected(&output).ok_or_else(|| format!("callgrind printed no count:\n{output}"))
 }
 
-/// Returns the number in callgrind's line `==1== Collected : 123`.
-fn collected(output: &str) -> Option<u64> {
+/// Returns the numbers in callgrind's line `==1== Collected : 123 4`.
+fn collected(output: &str) -> Option<Counted> {
     let line = output.lines().find(|line| line.contains("Collected :"))?;
-    line.rsplit(':').next()?.trim().parse().ok()
+    let mut numbers = line.rsplit(':').next()?.split_whitespace();
+    let mut number = || numbers.next()?.parse().ok();
+    Some(Counted {
+        instructions: number()?,
+        locked: number()?,
+    })
 }
 
 #[cfg(test)]
@@ -204,9 +289,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_count_is_found_in_what_callgrind_says() {
-        let output = "==7== Events    : Ir\n==7== Collected : 12345678\n==7== \n";
-        assert_eq!(collected(output), Some(12_345_678));
-        assert_eq!(collected("==7== Events    : Ir\n"), None);
+    fn the_counts_are_found_in_what_callgrind_says() {
+        let output = "==7== Events    : Ir Ge\n==7== Collected : 12345678 90\n==7== \n";
+        let counted = Counted {
+            instructions: 12_345_678.0,
+            locked: 90.0,
+        };
+        assert_eq!(collected(output), Some(counted));
+        assert_eq!(collected("==7== Events    : Ir Ge\n"), None);
     }
 }

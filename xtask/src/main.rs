@@ -37,8 +37,9 @@ usage: cargo xtask <task>
   dashboard                      our stream in the page of the Hystrix dashboard, by Chromium
   page [--debug|--long]          the page of the gateway, by Chromium; --debug as CI does; --long
                                  measures it, too
-  cost [isolate|echo|http|proxy]  instructions per task and promise, per guarded call, per message of
-                                 servers, per request of servers or of the gateway, by callgrind
+  cost [isolate|echo|http|client|proxy]
+                                 instructions per task and promise, per guarded call, per message of
+                                 servers, per request of servers, clients or the gateway, by callgrind
 
 <args> go to the test program, for example the name of one test.
 ";
