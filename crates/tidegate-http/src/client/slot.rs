@@ -294,9 +294,9 @@ impl<R: Send + 'static> Slot<R> {
         }
     }
 
-    /// Puts the exchange that has begun into `place`, which is empty, once. Returns `true` if its request
-    /// is complete, or `None` if no exchange has begun. Called on the loop of the connection.
-    pub(super) fn take(&self, place: &mut Option<Begun<R>>) -> Option<bool> {
+    /// Puts the exchange that has begun into `place`, which is empty, once. Returns `false` if there is
+    /// none. Called on the loop of the connection.
+    pub(super) fn take(&self, place: &mut Option<Begun<R>>) -> bool {
         if let Some(cell) = self.begun.at_home() {
             // It is large: this moves it once.
             std::mem::swap(&mut *cell.borrow_mut(), place);
@@ -304,8 +304,7 @@ impl<R: Send + 'static> Slot<R> {
         if place.is_none() {
             *place = self.take_elsewhere().map(|begun| *begun);
         }
-        let id = place.as_ref()?.id;
-        Some(self.complete.load(Ordering::Relaxed) == id)
+        place.is_some()
     }
 
     /// Returns the exchange that another thread has begun.

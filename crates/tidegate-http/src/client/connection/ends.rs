@@ -7,7 +7,8 @@ use bytes::BytesMut;
 use tidegate_net::HandlerContext;
 use tidegate_promise::Failure;
 
-use super::{Connection, LIMIT, after};
+use super::course::{Course, Look, OnDeadline};
+use super::{Connection, LIMIT};
 use crate::client::error::Kind;
 use crate::client::exchange_handler::ExchangeHandler;
 use crate::client::failure::ExchangeError;
@@ -21,36 +22,30 @@ impl<R: ExchangeHandler> Connection<R> {
     pub(in crate::client) fn cancel(&mut self, id: u64, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);
         let current = self.current.as_ref();
-        if current.is_some_and(|current| current.id == id) {
+        if current.is_some_and(|current| current.id == id) && self.course.is_receiving() {
             self.leave(ctx);
         }
     }
 
     /// Closes the connection, because its receiver wants nothing more.
     pub(super) fn leave(&mut self, ctx: &mut HandlerContext<'_>) {
-        self.course.gone = self.current.is_some();
+        self.course = Course::Left;
         self.abandon(ctx);
     }
 
     /// Ends the exchange after its response; `rest` was received behind it.
     pub(super) fn finish(&mut self, rest: &[u8], ctx: &mut HandlerContext<'_>) {
-        if self.current.is_none() {
-            return;
-        }
-        let course = &self.course;
-        let server_idle = course.server_idle.unwrap_or(Duration::MAX);
         let now = ctx.now();
         let age = Duration::from_nanos(now.saturating_sub(self.since));
-        let complete = self.stop_request();
-        let usable = course.keep
-            && complete
-            && !self.over
+        let complete = self.slot.stop();
+        let usable = complete
             && rest.is_empty()
             && !ctx.has_unsent()
             && self.served < self.limits.max_requests
-            && age < self.limits.max_age;
-        if usable && self.lease.is_some() {
-            self.watch_idle(self.limits.idle.min(server_idle), now, ctx);
+            && age < self.limits.max_age
+            && self.lease.is_some();
+        if let Some(idle) = self.course.on_end(usable) {
+            self.watch_idle(self.limits.idle.min(idle), now, ctx);
             self.sent_before = ctx.sent_bytes();
             self.slot.end();
             let slot = &self.slot;
@@ -69,12 +64,6 @@ impl<R: ExchangeHandler> Connection<R> {
         }
     }
 
-    /// Stops the request, because its response has ended. Returns `true` if it was complete. Otherwise
-    /// its rest is not sent, and the connection cannot serve another one.
-    fn stop_request(&self) -> bool {
-        self.course.complete || self.slot.stop()
-    }
-
     /// Ends the connection behind a response whose request was `complete` or not.
     fn close_behind(&mut self, complete: bool, ctx: &mut HandlerContext<'_>) {
         match complete {
@@ -85,42 +74,21 @@ impl<R: ExchangeHandler> Connection<R> {
 
     /// Handles the deadline.
     pub(in crate::client) fn deadline(&mut self, ctx: &mut HandlerContext<'_>) {
-        if self.over {
-            return;
-        }
         self.load(ctx);
         self.watched_until = 0;
-        let (now, limits) = (ctx.now(), self.limits);
-        if self.current.is_none() {
-            return match self.idle_until.saturating_sub(now) {
-                0 => self.close(ctx),
-                left => {
-                    let left = Duration::from_nanos(left);
-                    ctx.deadline(LIMIT, left.min(limits.head_timeout));
-                }
-            };
-        }
-        if self.course.paused {
-            return;
-        }
-        let sent = ctx.sent_bytes();
-        if sent > std::mem::replace(&mut self.course.sent_seen, sent) && ctx.has_unsent() {
-            // The request is still being sent, and the server takes it.
-            return ctx.deadline(LIMIT, limits.head_timeout);
-        }
-        if self.course.in_body {
-            return self.fail(Kind::Timeout(limits.body_timeout), ctx);
-        }
-        let progress = self.slot.progress();
-        if !progress.complete && !ctx.has_unsent() {
-            // The rest of the request has not been written yet: the server is not slow.
-            return ctx.deadline(LIMIT, limits.head_timeout);
-        }
-        // The request may have begun, or become complete, after the deadline was set.
-        let until = after(progress.since, limits.head_timeout);
-        match until.saturating_sub(now) {
-            0 => self.fail(Kind::Timeout(limits.head_timeout), ctx),
-            left => ctx.deadline(LIMIT, Duration::from_nanos(left)),
+        let (sent, progress) = (ctx.sent_bytes(), self.slot.progress());
+        let look = Look {
+            now: ctx.now(),
+            has_unsent: ctx.has_unsent(),
+            has_sent: sent > std::mem::replace(&mut self.sent_seen, sent),
+            complete: progress.complete,
+            since: progress.since,
+        };
+        match self.course.on_deadline(look, &self.limits) {
+            OnDeadline::Nothing => {}
+            OnDeadline::Wait(time) => ctx.deadline(LIMIT, time),
+            OnDeadline::Close => self.close(ctx),
+            OnDeadline::Fail(time) => self.fail(Kind::Timeout(time), ctx),
         }
     }
 
@@ -132,33 +100,28 @@ impl<R: ExchangeHandler> Connection<R> {
 
     /// Handles that the server has ended its side. A body without a length is complete then.
     pub(in crate::client) fn input_ended(&mut self, ctx: &mut HandlerContext<'_>) {
-        if self.over {
-            return;
-        }
         self.load(ctx);
         self.deliver_rest(ctx);
-        if self.over {
-            return;
-        }
-        if self.current.is_none() {
-            return self.close(ctx);
-        }
-        if self.course.in_body && self.decoder.in_body() && self.decoder.end_of_input().is_ok() {
-            let complete = self.stop_request();
-            self.close_behind(complete, ctx);
-            if let Some(current) = self.current.take() {
-                current.receiver.end(ctx);
+        match self.course {
+            Course::Idle { .. } => self.close(ctx),
+            Course::Body { .. }
+                if self.decoder.in_body() && self.decoder.end_of_input().is_ok() =>
+            {
+                let complete = self.slot.stop();
+                self.close_behind(complete, ctx);
+                if let Some(current) = self.current.take() {
+                    current.receiver.end(ctx);
+                }
             }
-            return;
+            Course::Head { .. } | Course::Body { .. } => self.fail_early(ctx),
+            Course::Left | Course::Over => {}
         }
-        self.fail_early(ctx);
     }
 
     /// Handles the end of the connection. If the server has not ended its side before, this program
     /// or an error did: a response in progress is not complete.
     pub(in crate::client) fn closed(&mut self, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);
-        self.over = true;
         self.link = None;
         let late = self.slot.close();
         // The next attempt may need the permit.
@@ -168,44 +131,45 @@ impl<R: ExchangeHandler> Connection<R> {
         }
         self.deliver_rest(ctx);
         self.fail_early(ctx);
+        self.course = Course::Over;
         // One that wants nothing more.
         drop(self.current.take());
     }
 
     /// Delivers what a receiver that has paused did not take: nothing more comes.
     pub(super) fn deliver_rest(&mut self, ctx: &mut HandlerContext<'_>) {
-        self.input_over = true;
-        if self.current.is_some() && !self.course.gone {
-            self.course.paused = false;
+        self.course.on_end_of_input();
+        if self.course.is_receiving() {
             self.advance_kept(ctx);
         }
     }
 
     /// Fails the exchange in progress, if there is one, because the connection ended before it.
     pub(super) fn fail_early(&mut self, ctx: &mut HandlerContext<'_>) {
-        if self.current.is_some() {
-            let why = match self.course.in_body {
-                true => Kind::Truncated,
-                false => Kind::Closed(None),
-            };
-            self.fail(why, ctx);
+        match self.course {
+            Course::Head { .. } => self.fail(Kind::Closed(None), ctx),
+            Course::Body { .. } => self.fail(Kind::Truncated, ctx),
+            Course::Idle { .. } | Course::Left | Course::Over => {}
         }
     }
 
     pub(super) fn fail(&mut self, cause: Kind, ctx: &mut HandlerContext<'_>) {
+        let before = self.course;
         match matches!(cause, Kind::Connect(_)) {
             // The peer gets the alert that says why.
             true => self.close(ctx),
             false => self.abandon(ctx),
         }
-        if let Some(current) = self.current.take_if(|_| !self.course.gone) {
-            let sent = ctx.sent_bytes() > self.sent_before;
+        if before.is_receiving()
+            && let Some(current) = self.current.take()
+        {
+            let (responded, in_body) = before.progress();
             let why = ExchangeError {
                 cause,
-                sent,
-                responded: self.course.responded,
+                sent: ctx.sent_bytes() > self.sent_before,
+                responded,
                 reused: self.served > 1,
-                in_body: self.course.in_body,
+                in_body,
             };
             let why = current.terms.failed(self.slot.label(), why);
             current.receiver.fail(why, ctx);
@@ -230,7 +194,8 @@ impl<R: ExchangeHandler> Connection<R> {
     }
 
     fn end_by<'a>(&mut self, end: fn(&mut HandlerContext<'a>), ctx: &mut HandlerContext<'a>) {
-        if !std::mem::replace(&mut self.over, true) {
+        self.course.end();
+        if !self.slot.is_closed() {
             self.kept = BytesMut::new();
             end(ctx);
             if let Some(late) = self.slot.close() {

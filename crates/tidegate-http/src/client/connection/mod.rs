@@ -1,22 +1,17 @@
 //! One connection to a server: sends a request, receives its response, and serves the next request.
 //!
-//! ```text
-//!   Idle ── begin ──▶ Head ── final head ──▶ Body ── end ──▶ Idle, or closed
-//!     │                 │ 1xx: stays           │
-//!     ▼ bytes, time     ▼ failure              ▼ failure, cancel
-//!   closed            closed                 closed
-//! ```
-//!
 //! A connection is used again only after a response whose end is known, if both sides keep it open,
 //! the whole request was sent and nothing was received behind the response. Bytes that arrive
 //! while no request is outstanding end the connection; they are never delivered.
 //!
 //! | file | contents |
 //! |---|---|
+//! | `course` | what it is doing, and what it does next, as plain data with a diagram |
 //! | this one | the state; requests that begin, and responses that arrive |
 //! | `ends` | how an exchange and its connection end |
 //! | `moves` | connections that another handler or another loop takes over |
 
+pub(super) mod course;
 mod ends;
 mod moves;
 
@@ -29,91 +24,21 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use tidegate_net::HandlerContext;
 
+use self::course::{After, Course, OnBytes, OnData, Reading, after};
 use super::error::Kind;
-use super::exchange_handler::{ExchangeHandler, Flow};
+use super::exchange_handler::ExchangeHandler;
 use super::keep_alive::keep_alive_timeout;
 use super::limits::ConnectionLimits;
 use super::pool::{Lease, Reservation};
 use super::slot::{Begun, Link, Slot};
 use crate::codec::{
     BodyEvent, BodyFraming, BodyLimits, BodyStep, HeadLimits, HeadTable, KnownField,
-    ResponseDecoder, ResponseHead,
+    ResponseDecoder,
 };
 use crate::server::{Received, spare_table, take_data};
 
 /// The deadline of the head, of the next part of the body, or of an idle connection.
 const LIMIT: u8 = 0;
-/// How many interim responses a server may send to one request within [`INTERIM_PERIOD`]: a long
-/// operation may report every few seconds that it goes on.
-const MOST_INTERIM: u8 = 16;
-/// The time in which interim responses are counted, in nanoseconds.
-const INTERIM_PERIOD: u64 = 1_000_000_000;
-
-/// Counts the interim responses to one request.
-#[derive(Default)]
-struct InterimCount {
-    /// When the period began, in nanoseconds.
-    since: u64,
-    /// How many came in it.
-    count: u8,
-}
-
-impl InterimCount {
-    /// Counts one that comes at `now`. Returns `false` if there are too many.
-    fn add(&mut self, now: u64) -> bool {
-        if now.saturating_sub(self.since) >= INTERIM_PERIOD {
-            *self = Self {
-                since: now,
-                count: 0,
-            };
-        }
-        self.count += 1;
-        self.count <= MOST_INTERIM
-    }
-}
-
-/// How far the exchange in progress is.
-#[derive(Default)]
-struct Course {
-    /// The final head was received.
-    in_body: bool,
-    /// The receiver takes no more of the body for now.
-    paused: bool,
-    /// The receiver wants nothing more, and is dropped when the connection is closed: what it holds,
-    /// such as a permit, lasts as long as the server may work for it.
-    gone: bool,
-    interim: InterimCount,
-    responded: bool,
-    keep: bool,
-    /// Everything of the request was written when the final head came.
-    complete: bool,
-    /// How long the server keeps the connection, if it says so.
-    server_idle: Option<Duration>,
-    /// How many bytes the connection had sent at the last check.
-    sent_seen: u64,
-}
-
-impl Course {
-    /// Notes what the final head says.
-    fn begin_body<R: Send + 'static>(
-        &mut self,
-        head: &ResponseHead<'_>,
-        framing: BodyFraming,
-        slot: &Slot<R>,
-    ) {
-        self.in_body = true;
-        // A server may respond while it reads the request. After an error, or if it closes the
-        // connection, the rest is not wanted (RFC 9112, section 9.5).
-        let reads_on = head.keep_alive() && head.status() < 400;
-        self.complete = match reads_on {
-            // It stays complete.
-            true => self.complete || slot.progress().complete,
-            false => slot.stop(),
-        };
-        self.keep = head.keep_alive() && framing != BodyFraming::UntilClose;
-        self.server_idle = head.get("keep-alive").and_then(keep_alive_timeout);
-    }
-}
 
 /// The state of one connection.
 pub(super) struct Connection<R: Send + 'static> {
@@ -123,7 +48,7 @@ pub(super) struct Connection<R: Send + 'static> {
     link: Option<Link<R>>,
     /// Received bytes that could not be handled yet.
     kept: BytesMut,
-    /// The exchange in progress, and how far it is.
+    /// The exchange in progress. Its course says whether there is one.
     current: Option<Begun<R>>,
     course: Course,
     limits: ConnectionLimits,
@@ -133,16 +58,11 @@ pub(super) struct Connection<R: Send + 'static> {
     /// How many requests were sent, and when the first was.
     served: u64,
     since: u64,
-    /// How many bytes were sent before the request in progress.
+    /// How many bytes were sent before the request in progress, and at the last look at it.
     sent_before: u64,
-    /// When an idle connection ends, in nanoseconds.
-    idle_until: u64,
+    sent_seen: u64,
     /// For when its deadline is set, if that is not the one of a request; otherwise zero.
     watched_until: u64,
-    /// Nothing more is received, so a receiver that pauses gets the rest at once.
-    input_over: bool,
-    /// The connection has ended or is about to.
-    over: bool,
 }
 
 impl<R: ExchangeHandler> Connection<R> {
@@ -153,17 +73,15 @@ impl<R: ExchangeHandler> Connection<R> {
             link: None,
             kept: BytesMut::new(),
             current: None,
-            course: Course::default(),
+            course: Course::Idle { until: u64::MAX },
             limits,
             lease: None,
             reservation: None,
             served: 0,
             since: 0,
             sent_before: 0,
-            idle_until: u64::MAX,
+            sent_seen: 0,
             watched_until: 0,
-            input_over: false,
-            over: false,
         }
     }
 
@@ -181,27 +99,24 @@ impl<R: ExchangeHandler> Connection<R> {
     /// Handles the start of the connection.
     pub(super) fn opened(&mut self, ctx: &mut HandlerContext<'_>) {
         let now = ctx.now();
-        let idle = match self.idle_until {
-            u64::MAX => self.limits.idle,
+        match self.course {
+            Course::Idle { until: u64::MAX } => self.watch_idle(self.limits.idle, now, ctx),
             // It was idle on another loop.
-            until => Duration::from_nanos(until.saturating_sub(now)),
-        };
-        self.watch_idle(idle, now, ctx);
+            Course::Idle { until } => {
+                let left = Duration::from_nanos(until.saturating_sub(now));
+                self.watch_idle(left, now, ctx);
+            }
+            _ => self.watch(self.limits.head_timeout, ctx),
+        }
     }
 
     /// Takes the exchange that has begun, if there is one.
     fn load(&mut self, ctx: &HandlerContext<'_>) {
-        if self.current.is_some() {
+        if !matches!(self.course, Course::Idle { .. }) || !self.slot.take(&mut self.current) {
             return;
         }
-        let Some(complete) = self.slot.take(&mut self.current) else {
-            return;
-        };
-        self.course = Course {
-            complete,
-            sent_seen: self.sent_before,
-            ..Course::default()
-        };
+        self.course = Course::BEGUN;
+        self.sent_seen = self.sent_before;
         let lease = self.current.as_mut().and_then(|begun| begun.lease.take());
         if let Some(lease) = lease {
             self.limits = self.limits.with_jitter(lease.id());
@@ -216,7 +131,9 @@ impl<R: ExchangeHandler> Connection<R> {
     /// the head of a request that begins meanwhile: when it passes, the connection looks again. So an
     /// earlier deadline stays, which costs less than to move it with each request.
     fn watch_idle(&mut self, idle: Duration, now: u64, ctx: &mut HandlerContext<'_>) {
-        self.idle_until = after(now, idle);
+        self.course = Course::Idle {
+            until: after(now, idle),
+        };
         let wait = idle.min(self.limits.head_timeout);
         let until = after(now, wait);
         if !(now + 1..=until).contains(&self.watched_until) {
@@ -233,19 +150,19 @@ impl<R: ExchangeHandler> Connection<R> {
 
     /// Handles received bytes.
     pub(super) fn received(&mut self, bytes: Bytes, ctx: &mut HandlerContext<'_>) {
-        if self.over {
-            return ctx.give_back(bytes);
-        }
         self.load(ctx);
-        if self.current.is_some() && ctx.sent_bytes() == self.sent_before {
-            // Nothing of the request was sent, so this is no response to it.
-            ctx.give_back(bytes);
-            return self.fail(Kind::Closed(None), ctx);
-        }
-        if self.current.is_none() {
-            // Nothing was asked for: whatever this is, it belongs to no call.
-            ctx.give_back(bytes);
-            return self.close(ctx);
+        let sent = ctx.sent_bytes() != self.sent_before;
+        match self.course.on_bytes(sent) {
+            OnBytes::Read => {}
+            OnBytes::Ignore => return ctx.give_back(bytes),
+            OnBytes::Close => {
+                ctx.give_back(bytes);
+                return self.close(ctx);
+            }
+            OnBytes::Fail => {
+                ctx.give_back(bytes);
+                return self.fail(Kind::Closed(None), ctx);
+            }
         }
         if self.kept.is_empty() {
             return self.advance(Received::from(bytes), ctx);
@@ -264,23 +181,29 @@ impl<R: ExchangeHandler> Connection<R> {
     /// Handles as much of `input` as possible, and keeps the rest.
     fn advance(&mut self, mut input: Received, ctx: &mut HandlerContext<'_>) {
         let mut table = spare_table::take();
-        while self.current.is_some() {
-            self.course.responded |= !input.is_empty();
-            let more = match self.course.in_body {
-                true => self.take_body(&mut input, ctx),
-                false => self.take_head(&mut input, &mut table, ctx),
+        loop {
+            let more = match self.course {
+                Course::Head { .. } => {
+                    if !input.is_empty() {
+                        self.course.on_part();
+                    }
+                    self.take_head(&mut input, &mut table, ctx)
+                }
+                Course::Body { reading, .. } if reading != Reading::Paused => {
+                    self.take_body(&mut input, ctx)
+                }
+                _ => false,
             };
             if !more {
                 break;
             }
         }
         spare_table::put_back(table);
-        let is_needed = self.current.is_some();
-        if is_needed && self.course.responded && !self.course.in_body {
+        if let Course::Head { answered: true, .. } = self.course {
             self.slot.answer_began();
         }
         let (rest, spent) = input.keep();
-        if let Some(rest) = rest.filter(|_| is_needed) {
+        if let Some(rest) = rest.filter(|_| self.course.is_receiving()) {
             self.kept = rest;
         }
         ctx.give_back(spent);
@@ -323,7 +246,7 @@ impl<R: ExchangeHandler> Connection<R> {
             return false;
         }
         if head.status() < 200 {
-            if !self.course.interim.add(ctx.now()) {
+            if !self.course.on_interim(ctx.now()) {
                 let what = "it sent too many interim responses";
                 self.fail(Kind::Unexpected(what), ctx);
                 return false;
@@ -332,7 +255,18 @@ impl<R: ExchangeHandler> Connection<R> {
             input.advance(length);
             return true;
         }
-        self.course.begin_body(&head, framing, &self.slot);
+        // A server may respond while it reads the request. After an error, or if it closes the
+        // connection, the rest is not wanted (RFC 9112, section 9.5).
+        let keeps = head.keep_alive();
+        if !keeps || head.status() >= 400 {
+            self.slot.stop();
+        }
+        let is_kept = keeps && framing != BodyFraming::UntilClose;
+        let time = || head.get("keep-alive").and_then(keep_alive_timeout);
+        self.course.on_head(match is_kept {
+            true => After::Keep(time().unwrap_or(Duration::MAX)),
+            false => After::Close,
+        });
         if R::TAKES_WHOLE
             && let Some(body) = whole_body(&mut self.decoder, input, length, framing)
         {
@@ -359,9 +293,6 @@ impl<R: ExchangeHandler> Connection<R> {
         let Some(current) = &mut self.current else {
             return false;
         };
-        if self.course.paused {
-            return false;
-        }
         let step = match self.decoder.body(input) {
             Ok(step) => step,
             Err(reason) => {
@@ -380,10 +311,14 @@ impl<R: ExchangeHandler> Connection<R> {
                 let data = take_data(input, step.consumed, range, chunk);
                 self.watched_until = 0;
                 ctx.deadline(LIMIT, self.limits.body_timeout);
-                match current.receiver.data(data, ctx) {
-                    Flow::More => {}
-                    Flow::Pause => self.pause(ctx),
-                    Flow::Gone => {
+                let flow = current.receiver.data(data, ctx);
+                match self.course.on_data(flow) {
+                    OnData::Read => {}
+                    OnData::Pause => {
+                        ctx.set_auto_read(false);
+                        ctx.clear_deadline(LIMIT);
+                    }
+                    OnData::Leave => {
                         self.leave(ctx);
                         return false;
                     }
@@ -402,23 +337,12 @@ impl<R: ExchangeHandler> Connection<R> {
         true
     }
 
-    fn pause(&mut self, ctx: &mut HandlerContext<'_>) {
-        if self.current.is_some() && !self.input_over {
-            self.course.paused = true;
-            ctx.set_auto_read(false);
-            // Now the receiver is slow, not the server.
-            self.watched_until = 0;
-            ctx.clear_deadline(LIMIT);
-        }
-    }
-
     /// Goes on after the receiver of exchange `id` has paused.
     pub(super) fn resume(&mut self, id: u64, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);
         if let Some(current) = &self.current
             && current.id == id
-            && !self.course.gone
-            && std::mem::take(&mut self.course.paused)
+            && self.course.on_resume()
         {
             ctx.set_auto_read(true);
             self.watch(self.limits.body_timeout, ctx);
@@ -429,7 +353,7 @@ impl<R: ExchangeHandler> Connection<R> {
     /// Handles that the connection takes more of a request.
     pub(super) fn writable(&mut self, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);
-        if let Some(current) = self.current.as_mut().filter(|_| !self.course.gone) {
+        if let Some(current) = self.current.as_mut().filter(|_| self.course.is_receiving()) {
             current.receiver.writable(ctx);
         }
     }
@@ -457,9 +381,4 @@ fn whole_body(
         // Refused: the decoder says so again.
         _ => None,
     }
-}
-
-/// Returns the time `wait` after `now`, in nanoseconds.
-fn after(now: u64, wait: Duration) -> u64 {
-    now.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX))
 }

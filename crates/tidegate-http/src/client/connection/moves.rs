@@ -2,6 +2,7 @@
 
 use tidegate_net::{Handler, HandlerContext, PipelineChange};
 
+use super::course::Course;
 use super::{Connection, LIMIT};
 use crate::client::exchange_handler::ExchangeHandler;
 use crate::client::pool::Lease;
@@ -24,7 +25,7 @@ impl<R: ExchangeHandler> Connection<R> {
             // A handler that does not take bytes.
             return self.close(ctx);
         }
-        self.over = true;
+        self.course = Course::Over;
         if let Some(late) = self.slot.close() {
             self.refuse(late, ctx);
         }
@@ -34,9 +35,9 @@ impl<R: ExchangeHandler> Connection<R> {
     /// meanwhile stays in the socket. If the connection is ending, `depart` is dropped.
     pub(in crate::client) fn depart(&mut self, depart: Depart<R>, ctx: &mut HandlerContext<'_>) {
         self.load(ctx);
-        if self.over || self.current.is_some() {
+        let Course::Idle { until } = self.course else {
             return;
-        }
+        };
         let Some(lease) = self.lease.take() else {
             return;
         };
@@ -47,7 +48,7 @@ impl<R: ExchangeHandler> Connection<R> {
             self.lease = Some(lease);
             return self.close(ctx);
         }
-        self.over = true;
+        self.course = Course::Over;
         if let Some(late) = self.slot.close() {
             self.refuse(late, ctx);
         }
@@ -58,7 +59,7 @@ impl<R: ExchangeHandler> Connection<R> {
                 limits: self.limits,
                 served: self.served,
                 since: self.since,
-                idle_until: self.idle_until,
+                idle_until: until,
             },
         });
     }
@@ -69,7 +70,9 @@ impl<R: ExchangeHandler> Connection<R> {
         connection.lease = lease;
         connection.served = record.served;
         connection.since = record.since;
-        connection.idle_until = record.idle_until;
+        connection.course = Course::Idle {
+            until: record.idle_until,
+        };
         connection
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of connections and pools, without sockets.
 
 mod bodies;
+mod course;
 mod ends;
 mod exchanges;
 mod model;
