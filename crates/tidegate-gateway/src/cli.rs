@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! `check` returns 0 if the file can be used, 1 if it has errors, 2 if it cannot be read. The
-//! files, the variables and the output are arguments, so that a test needs no process.
+//! `check` returns 0 if the file can be used, 1 if it has errors, 2 if it cannot be read, or the file to
+//! compare it with cannot be used. The files, the variables and the output are arguments, so that a test needs no process.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,10 +15,11 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::config::{
-    Asked, ConfigFile, Disk, Loaded, RealDisk, VariableReader, explain, reference,
+    Asked, Config, ConfigFile, Disk, Loaded, RealDisk, VariableReader, explain, reference,
 };
 use crate::demo::demo;
 use crate::load::{BenchArguments, bench, time};
+use crate::plan::Plan;
 use crate::serve;
 use crate::top::{TopArguments, top};
 
@@ -42,6 +43,11 @@ enum Action {
     Check {
         /// The configuration.
         file: PathBuf,
+        /// Shows what a reload changes if this configuration is in force: a line for each listener,
+        /// certificate, upstream, route and command that is changed, added or removed, and how many are
+        /// kept.
+        #[arg(long, value_name = "OLD")]
+        against: Option<PathBuf>,
     },
     /// Shows what the gateway does with a request: the route, the command, each setting and the
     /// line it comes from.
@@ -133,7 +139,7 @@ where
         }
     };
     let (text, status) = match action {
-        Action::Check { file } => check(&file, machine),
+        Action::Check { file, against } => check(&file, against.as_deref(), machine),
         Action::Explain {
             file,
             method,
@@ -161,7 +167,7 @@ fn read(file: &Path, machine: &Machine) -> Result<Loaded, (String, u8)> {
     machine.file(file).load().map_err(|text| (text, 2))
 }
 
-fn check(file: &Path, machine: &Machine) -> (String, u8) {
+fn check(file: &Path, against: Option<&Path>, machine: &Machine) -> (String, u8) {
     let mut loaded = match read(file, machine) {
         Ok(loaded) => loaded,
         Err(problem) => return problem,
@@ -180,9 +186,24 @@ fn check(file: &Path, machine: &Machine) -> (String, u8) {
             let name = file.display();
             let summary =
                 format!("{name}: can be used; routes: {routes}, upstreams: {upstreams}\n");
-            (messages + &summary, 0)
+            let text = messages + &summary;
+            match against.map(|old| differences(old, config, machine)) {
+                None => (text, 0),
+                Some(Ok(lines)) => (text + &lines, 0),
+                Some(Err((problem, status))) => (text + &problem, status),
+            }
         }
     }
+}
+
+/// Returns what a reload changes if the configuration in a file is in force.
+fn differences(old: &Path, new: &Config, machine: &Machine) -> Result<String, (String, u8)> {
+    let loaded = read(old, machine)?;
+    let Some(before) = &loaded.config else {
+        return Err((loaded.mistakes.render(&loaded.sources), 2));
+    };
+    let lines = Plan::diff(Some(before), new).lines().join("\n");
+    Ok(format!("compared with {}:\n{lines}\n", old.display()))
 }
 
 fn explained(file: &Path, asked: &Asked, machine: &Machine) -> (String, u8) {

@@ -19,6 +19,7 @@
 //! | `access` | the access log: samples, lines, the thread that writes them |
 //! | `unix` | Unix sockets that listen |
 //! | `command` | the commands of routes, made from the configuration; reason words |
+//! | `plan` | what differs between two configurations; pure data |
 //! | `page` | the page that shows the gateway live: series, history, frames, the file; pure data |
 //! | `admin` | the listener for operators: health, metrics, streams, page, state, changes, tokens |
 //! | `reports` | where the parts report: changes, problems, lines of the access log |
@@ -62,6 +63,7 @@ mod load;
 pub mod notify;
 mod page;
 mod parts;
+mod plan;
 pub mod problem;
 mod proxy;
 mod reports;

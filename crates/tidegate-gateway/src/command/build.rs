@@ -19,52 +19,41 @@ const MOST_BUCKETS: u64 = 10_000;
 /// The longest bucket, unless there would be too many. A breaker judges when a bucket ends.
 const LONGEST_BUCKET: Duration = Duration::from_millis(500);
 
-/// Checks that the command of a route can be made. Changes nothing.
+/// Puts a command, or its new settings, in force.
+pub(crate) type Apply = Box<dyn FnOnce() + Send>;
+
+/// The settings of a command: permits, timeout, breaker.
+pub(crate) type Terms = (PermitConfig, Option<Duration>, BreakerConfig);
+
+pub(super) fn terms(route: &Route) -> Terms {
+    (permits(route), attempt_timeout(route), breaker(route))
+}
+
+/// Prepares the command of a route. A command with this key that exists takes over the new settings,
+/// and keeps its breaker, windows and limit. If a setting is new that is fixed for the life of a
+/// command, the command begins anew. Nothing has changed until the returned function is called.
 ///
 /// # Errors
 ///
 /// Which setting is not valid, and why.
-pub(crate) fn check(name: &str, route: &Route, isolation: &Isolation) -> Result<(), ConfigError> {
-    builder(name, route).check(isolation)
-}
-
-/// Returns the command of a route. A command with this key that exists takes over the new settings,
-/// and keeps its breaker, windows and limit. If a setting is new that is fixed for the life of a
-/// command, the command begins anew.
-///
-/// # Errors
-///
-/// Which setting is not valid, and why. [`check`] finds it before.
-pub(crate) fn configured(
+pub(super) fn prepare(
     name: &str,
     route: &Route,
     before: Option<&Command>,
     isolation: &Isolation,
-) -> Result<Command, ConfigError> {
-    if let Some(command) = before {
-        let changed = command.configure(|settings| {
-            settings.permits = permits(route);
-            settings.timeout = attempt_timeout(route);
-            settings.breaker = breaker(route);
-        });
-        if changed.is_ok() {
-            return Ok(command.clone());
-        }
-        isolation.remove(name);
-    }
-    builder(name, route).build(isolation)
-}
-
-fn builder(name: &str, route: &Route) -> CommandBuilder<(), Infallible> {
+) -> Result<(Command, Apply), ConfigError> {
+    let (permits, timeout, breaker) = terms(route);
     let group = route.upstream.as_deref().unwrap_or(name);
-    let command = Command::builder(name).group(group).permits(permits(route));
     // Requests are admitted on their loop: a command with threads would refuse all of them.
-    let command = command.only_permits();
-    let command = match attempt_timeout(route) {
+    let command: CommandBuilder<(), Infallible> = Command::builder(name)
+        .group(group)
+        .permits(permits)
+        .only_permits();
+    let command = match timeout {
         Some(timeout) => command.timeout(timeout),
         None => command.no_timeout(),
     };
-    command.breaker(breaker(route))
+    command.breaker(breaker).prepare(isolation, before)
 }
 
 /// Returns the retries of a route, and their budget: the one that is `kept`, or a new one.
@@ -168,6 +157,17 @@ mod tests {
              [route.r]\nupstream = \"a\"\n{settings}"
         );
         config_of(&text).routes.remove(0).value
+    }
+
+    fn configured(
+        name: &str,
+        route: &Route,
+        before: Option<&Command>,
+        isolation: &Isolation,
+    ) -> Result<Command, ConfigError> {
+        let (command, apply) = prepare(name, route, before, isolation)?;
+        apply();
+        Ok(command)
     }
 
     fn command(settings: &str) -> Command {

@@ -1,8 +1,10 @@
 //! The commands of a route: for its requests, for its tunnels, and for the upstream of its fallback.
 
+use std::borrow::Cow;
+
 use tidegate::isolate::{Command, ConfigError, Isolation};
 
-use super::build::{check, configured};
+use super::build::{self, Apply, Terms, prepare};
 use crate::config::types::{Limit, Route};
 use crate::config::{Count, LimitKind};
 
@@ -14,83 +16,68 @@ pub(crate) struct Commands {
     pub(crate) fallback: Option<Command>,
 }
 
+/// The key of a command, and the settings that it is made from.
+type Keyed<'a> = (Cow<'a, str>, Cow<'a, Route>);
+
 impl Commands {
-    /// Checks that the commands of a route can be made. Changes nothing.
+    /// Prepares the commands of a route. Those that it had before stay, and get its new settings if these
+    /// differ. Adds what puts them in force to `changes`.
     ///
     /// # Errors
     ///
-    /// Which setting is not valid, and why.
-    pub(crate) fn check(
+    /// Which setting is not valid, and why. Nothing has changed then.
+    pub(crate) fn prepare(
         name: &str,
         route: &Route,
+        before: Option<(&Route, &Self)>,
         isolation: &Isolation,
-    ) -> Result<(), ConfigError> {
-        check(name, route, isolation)?;
-        let beside = [tunnel(name, route), fallback(name, route)];
-        let mut beside = beside.iter().flatten();
-        beside.try_for_each(|(key, route)| check(key, route, isolation))
-    }
-
-    /// Makes the commands of a route, or changes those that it had before.
-    ///
-    /// # Errors
-    ///
-    /// Which setting is not valid, and why.
-    pub(crate) fn configured(
-        name: &str,
-        route: &Route,
-        before: Option<&Self>,
-        isolation: &Isolation,
+        changes: &mut Vec<Apply>,
     ) -> Result<Self, ConfigError> {
-        let old = before.map(|before| &before.own);
-        let mut made = Self {
-            own: configured(name, route, old, isolation)?,
-            tunnel: None,
-            fallback: None,
-        };
-        let beside = made.add_beside(name, route, before, isolation);
-        // A command that no route has would refuse the next one with its key.
-        let beside = beside.inspect_err(|_| made.forget_removed(before, isolation));
-        beside.map(|()| made)
-    }
-
-    fn add_beside(
-        &mut self,
-        name: &str,
-        route: &Route,
-        before: Option<&Self>,
-        isolation: &Isolation,
-    ) -> Result<(), ConfigError> {
-        let make = |beside: Option<(String, Route)>, old: Option<&Command>| {
-            let made = beside.map(|(key, route)| configured(&key, &route, old, isolation));
-            made.transpose()
-        };
-        let old = before.and_then(|before| before.tunnel.as_ref());
-        self.tunnel = make(tunnel(name, route), old)?;
-        let old = before.and_then(|before| before.fallback.as_ref());
-        self.fallback = make(fallback(name, route), old)?;
-        Ok(())
-    }
-
-    /// Frees those that the route does not have any more. `now` is `None` if the route is gone.
-    pub(crate) fn forget_removed(&self, now: Option<&Self>, isolation: &Isolation) {
-        let pairs = [
-            (Some(&self.own), now.map(|now| &now.own)),
-            (
-                self.tunnel.as_ref(),
-                now.and_then(|now| now.tunnel.as_ref()),
-            ),
-            (
-                self.fallback.as_ref(),
-                now.and_then(|now| now.fallback.as_ref()),
-            ),
-        ];
-        for (old, new) in pairs {
-            if let (Some(old), None) = (old, new) {
-                isolation.remove(old.key().as_str());
-            }
+        let before = before.map(|(route, old)| {
+            let commands = [Some(&old.own), old.tunnel.as_ref(), old.fallback.as_ref()];
+            (keyed(name, route), commands)
+        });
+        let mut made = [None, None, None];
+        for (at, now) in keyed(name, route).into_iter().enumerate() {
+            let Some((key, now)) = now else { continue };
+            let old = before.as_ref();
+            let old = old.and_then(|(old, commands)| Some((old[at].as_ref()?, commands[at]?)));
+            made[at] = Some(match old {
+                Some(((_, was), command)) if build::terms(was) == build::terms(&now) => {
+                    command.clone()
+                }
+                _ => {
+                    let old = old.map(|(_, command)| command);
+                    let (command, apply) = prepare(&key, &now, old, isolation)?;
+                    changes.push(apply);
+                    command
+                }
+            });
         }
+        let [own, tunnel, fallback] = made;
+        Ok(Self {
+            own: own.expect("each route has a command for its requests"),
+            tunnel,
+            fallback,
+        })
     }
+}
+
+/// Returns the settings of the commands of a route by their keys: none if it passes nothing on.
+pub(crate) fn terms<'a>(name: &'a str, route: &'a Route) -> Vec<(Cow<'a, str>, Terms)> {
+    let all = keyed(name, route).into_iter().flatten();
+    let all = all.filter(|_| route.upstream.is_some());
+    all.map(|(key, route)| (key, build::terms(&route)))
+        .collect()
+}
+
+/// Returns the key and the settings of each command: for requests, for tunnels, for the fallback.
+fn keyed<'a>(name: &'a str, route: &'a Route) -> [Option<Keyed<'a>>; 3] {
+    let beside = [tunnel(name, route), fallback(name, route)];
+    let [tunnel, fallback] =
+        beside.map(|one| one.map(|(key, route)| (Cow::Owned(key), Cow::Owned(route))));
+    let own = (Cow::Borrowed(name), Cow::Borrowed(route));
+    [Some(own), tunnel, fallback]
 }
 
 /// Returns the key and the settings of the command for tunnels, if the route has any.

@@ -10,6 +10,6 @@ mod build;
 mod commands;
 mod reason;
 
-pub(crate) use build::retries;
-pub(crate) use commands::Commands;
+pub(crate) use build::{Apply, Terms, retries};
+pub(crate) use commands::{Commands, terms};
 pub(crate) use reason::{Problem, Reason};

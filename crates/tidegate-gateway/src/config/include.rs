@@ -88,12 +88,16 @@ impl Disk for RealDisk {
     }
 }
 
-/// Returns the bytes of a regular file. Others may have no end, or wait for a writer; a shell passes
-/// its pipes by descriptor.
+/// Returns `true` for a pipe of a shell, which passes it by descriptor. Its contents can be read once.
+pub(crate) fn is_passed(path: &Path) -> bool {
+    path == Path::new("/dev/stdin") || path.starts_with("/dev/fd")
+}
+
+/// Returns the bytes of a regular file, or of a pipe of a shell. Others may have no end, or wait for a
+/// writer.
 pub(crate) fn contents(path: &Path) -> io::Result<Vec<u8>> {
     let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
-    let is_passed = path == Path::new("/dev/stdin") || path.starts_with("/dev/fd");
-    if !is_passed && !std::fs::metadata(path)?.is_file() {
+    if !is_passed(path) && !std::fs::metadata(path)?.is_file() {
         return Err(invalid("it is not a regular file"));
     }
     let mut bytes = Vec::new();

@@ -76,6 +76,11 @@ impl<T> Copies<T> {
         }
     }
 
+    /// Returns the value that is in force, on any thread.
+    pub(super) fn in_force(&self) -> Arc<T> {
+        Arc::clone(&lock(&self.in_force))
+    }
+
     /// Replaces the value. Returns the one before, of which loops may have copies until they ask or
     /// [`refresh`](Self::refresh) runs there.
     pub(super) fn replace(&self, value: &Arc<T>) -> Arc<T> {

@@ -1,9 +1,10 @@
-//! Puts a configuration in force: in two steps, so that one that cannot be used changes nothing.
+//! Prepares a configuration beside the one that is in force. What has not changed is taken over, all that can
+//! fail is done, and nothing has changed for anybody until it is applied.
 //!
 //! ```text
-//!   Draft::new ──▶ the listeners are opened ──▶ Draft::finish ──▶ Live
-//!   reads all files,                            the commands get their settings
-//!   checks the commands
+//!   Draft::new ──▶ the listeners are opened ──▶ Draft::apply ──▶ Lives::replace
+//!   routes, upstreams and commands of           the commands get their settings;
+//!   the plan                                    it cannot fail
 //! ```
 
 use std::collections::HashMap;
@@ -20,20 +21,23 @@ use super::live::{
 };
 use super::reply::Fixed;
 use super::upstream::UpstreamState;
-use crate::command::{self, Commands};
+use crate::command::{self, Apply, Commands};
 use crate::config::types::{self, Route};
 use crate::config::{Config, Named};
 use crate::fields::Rewriting;
 use crate::parts::Parts;
+use crate::plan::{Part, Plan, Step};
+use crate::tls::TlsFiles;
 
 type Upstreams = HashMap<String, Arc<UpstreamState>>;
 
-/// A configuration whose files are read, and that is not in force.
+/// A configuration that is prepared and not in force. Dropping it changes nothing.
 pub(crate) struct Draft {
-    config: Config,
-    upstreams: Upstreams,
-    /// For each route. The action is `None` if it passes requests on.
-    actions: Vec<(Rewriting, Option<Action>)>,
+    live: Arc<Live>,
+    /// Puts the commands that are new, and new settings of others, in force.
+    pub(super) changes: Vec<Apply>,
+    /// The keys of the commands that are gone.
+    gone: Vec<String>,
 }
 
 /// Why a configuration without mistakes cannot be used.
@@ -54,8 +58,8 @@ impl BuildError {
 }
 
 impl Draft {
-    /// Prepares a configuration. What has not changed since `before` is taken over: servers with their
-    /// connections.
+    /// Prepares a configuration. What has not changed since `before` is taken over: routes, commands with
+    /// their breakers, servers with their connections.
     ///
     /// # Errors
     ///
@@ -63,14 +67,15 @@ impl Draft {
     pub(crate) fn new(
         config: Config,
         before: Option<&Live>,
-        parts: &Parts,
+        tls: &TlsFiles,
+        on: (&Arc<Gate>, &Parts),
     ) -> Result<Self, BuildError> {
-        let upstreams = upstreams(&config, before, parts)?;
-        Self::with(config, upstreams, parts)
+        let upstreams = upstreams(&config, before, tls, on.1)?;
+        Self::with(config, upstreams, before, on)
     }
 
-    /// Prepares a configuration that differs from the one before in the settings of routes only. No file is
-    /// read, and the upstreams stay.
+    /// Prepares a configuration that differs from the one before in the settings of routes only: the
+    /// upstreams stay.
     ///
     /// # Errors
     ///
@@ -78,108 +83,133 @@ impl Draft {
     pub(crate) fn adjusted(
         config: Config,
         before: &Live,
-        parts: &Parts,
+        on: (&Arc<Gate>, &Parts),
     ) -> Result<Self, BuildError> {
-        Self::with(config, before.upstreams.clone(), parts)
+        Self::with(config, before.upstreams.clone(), Some(before), on)
     }
 
-    fn with(config: Config, upstreams: Upstreams, parts: &Parts) -> Result<Self, BuildError> {
-        let mut actions = Vec::new();
-        for route in &config.routes {
-            let (name, value) = (&route.name, &route.value);
-            let error = |why: String| BuildError::new("route", name, why);
-            let rewriting = Rewriting::new(value.rewrite.as_ref()).map_err(error)?;
-            let action = action(value).map_err(error)?;
-            if action.is_none() {
-                let checked = Commands::check(name, value, &parts.isolation);
-                checked.map_err(|why| error(why.to_string()))?;
-            }
-            actions.push((rewriting, action));
+    fn with(
+        config: Config,
+        upstreams: Upstreams,
+        before: Option<&Live>,
+        (gate, parts): (&Arc<Gate>, &Parts),
+    ) -> Result<Self, BuildError> {
+        let old_log = before.map(|before| &before.log);
+        let old_log = old_log.filter(|log| ***log == config.log);
+        let log = old_log.map_or_else(|| Arc::new(config.log.clone()), Arc::clone);
+        let plan = Plan::diff(before.map(|before| &before.config), &config);
+        let mut making = Making {
+            gate,
+            isolation: &parts.isolation,
+            upstreams: &upstreams,
+            log: &log,
+            changes: Vec::new(),
+        };
+        let mut routes = Vec::with_capacity(config.routes.len());
+        for (route, part) in config.routes.iter().zip(&plan.routes) {
+            let old = before.zip(part.before);
+            let old = old.map(|(old, at)| (&old.config.routes[at].value, &old.routes[at]));
+            let made = making.route(route, part, old);
+            routes.push(made.map_err(|why| BuildError::new("route", &route.name, why))?);
         }
+        let gone = plan
+            .commands
+            .iter()
+            .filter(|part| part.step == Step::Remove);
         Ok(Self {
-            config,
-            upstreams,
-            actions,
+            gone: gone.map(|part| part.name.to_string()).collect(),
+            changes: making.changes,
+            live: Arc::new(Live {
+                log,
+                routes,
+                upstreams,
+                config,
+            }),
         })
     }
 
-    /// Puts the configuration in force. Commands that have not changed since `before` keep their
-    /// breakers; all get their settings at once.
-    ///
-    /// # Errors
-    ///
-    /// A command cannot be made, because a property has changed since it was checked. Commands that were
-    /// changed before the error have their new settings.
-    pub(crate) fn finish(
-        mut self,
-        before: Option<&Live>,
-        isolation: &Isolation,
-        gate: &Arc<Gate>,
-    ) -> Result<Arc<Live>, BuildError> {
-        let actions = std::mem::take(&mut self.actions);
-        let (mut routes, log) = (Vec::new(), Arc::new(self.config.log.clone()));
-        for (route, (rewriting, action)) in self.config.routes.iter().zip(actions) {
-            let basis = Arc::new(RouteBasis {
-                gate: Arc::clone(gate),
-                name: route.name.clone(),
-                path: route.value.path.clone(),
-                body: route.value.body.map(|size| size.0),
-                rewriting,
-                log: Arc::clone(&log),
-                counts: before
-                    .and_then(|before| before.route(&route.name))
-                    .map(|route| Arc::clone(&route.counts))
-                    .unwrap_or_default(),
-            });
-            let action = match action {
-                Some(action) => Ok(action),
-                None => self.proxy(route, &basis, before, isolation),
-            };
-            match action {
-                Ok(action) => routes.push(RouteState { basis, action }),
-                Err(why) => {
-                    forget_new(&routes, before, isolation);
-                    return Err(why);
-                }
+    /// Returns what is prepared.
+    pub(crate) fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// Puts the commands in force: those that have not changed keep their breakers, those that are gone are
+    /// freed. Returns the configuration, for [`Lives::replace`](super::Lives::replace).
+    pub(crate) fn apply(self, isolation: &Isolation) -> Arc<Live> {
+        self.changes.into_iter().for_each(|apply| apply());
+        for key in &self.gone {
+            isolation.remove(key);
+        }
+        self.live
+    }
+}
+
+/// What routes are made of.
+struct Making<'a> {
+    gate: &'a Arc<Gate>,
+    isolation: &'a Isolation,
+    upstreams: &'a Upstreams,
+    log: &'a Arc<types::Log>,
+    changes: Vec<Apply>,
+}
+
+/// The settings of a route before, and the route that was made of them.
+type Old<'a> = Option<(&'a Route, &'a Arc<RouteState>)>;
+
+impl Making<'_> {
+    /// Makes a route, or takes over the one before if neither it nor what it uses has changed.
+    fn route(
+        &mut self,
+        Named { name, value, .. }: &Named<Route>,
+        part: &Part<'_>,
+        old: Old<'_>,
+    ) -> Result<Arc<RouteState>, String> {
+        if let Some((_, old)) = old
+            && part.step == Step::Keep
+            && Arc::ptr_eq(&old.log, self.log)
+            && old.has_its_upstreams(self.upstreams)
+        {
+            if value.files.is_some() {
+                // Its directory has to be there all the same.
+                action(value)?;
             }
+            return Ok(Arc::clone(old));
         }
-        let live = Live {
-            config: self.config,
-            routes,
-            upstreams: self.upstreams,
+        let basis = Arc::new(RouteBasis {
+            gate: Arc::clone(self.gate),
+            name: name.clone(),
+            path: value.path.clone(),
+            body: value.body.map(|size| size.0),
+            rewriting: Rewriting::new(value.rewrite.as_ref())?,
+            log: Arc::clone(self.log),
+            counts: old.map_or_else(Arc::default, |(_, old)| Arc::clone(&old.counts)),
+        });
+        let action = match action(value)? {
+            Some(action) => action,
+            None => self.proxy(value, &basis, old)?,
         };
-        if let Some(before) = before {
-            live.forget_removed(before, isolation);
-        }
-        Ok(Arc::new(live))
+        Ok(Arc::new(RouteState { basis, action }))
     }
 
     /// Returns the action of a route that passes requests on.
     fn proxy(
-        &self,
-        Named { name, value, .. }: &Named<Route>,
+        &mut self,
+        value: &Route,
         basis: &Arc<RouteBasis>,
-        before: Option<&Live>,
-        isolation: &Isolation,
-    ) -> Result<Action, BuildError> {
-        let old = before.and_then(|before| before.proxy(name));
-        let old = old.map(ProxyRoute::commands);
-        let commands = Commands::configured(name, value, old.as_ref(), isolation);
-        let commands = commands.map_err(|why| BuildError::new("route", name, why))?;
-        let kept = before.and_then(|before| before.budget(name, value));
-        proxy(value, basis, (commands, kept), &self.upstreams)
-            .ok_or_else(|| BuildError::new("route", name, "it has no action"))
-    }
-}
-
-/// Frees the commands of these routes that `before` does not have.
-fn forget_new(routes: &[RouteState], before: Option<&Live>, isolation: &Isolation) {
-    for route in routes {
-        if let Action::Proxy(new) = &route.action {
-            let old = before.and_then(|before| before.proxy(&route.name));
-            let old = old.map(ProxyRoute::commands);
-            new.commands().forget_removed(old.as_ref(), isolation);
-        }
+        old: Old<'_>,
+    ) -> Result<Action, String> {
+        let old = old.and_then(|(route, old)| Some((route, old.proxy()?)));
+        let commands = old.map(|(route, old)| (route, old.commands()));
+        let before = commands.as_ref().map(|(route, old)| (*route, old));
+        let (isolation, changes) = (self.isolation, &mut self.changes);
+        let commands = Commands::prepare(&basis.name, value, before, isolation, changes);
+        let commands = commands.map_err(|why| why.to_string())?;
+        // With another share it is another budget. Otherwise each reload would give new retries.
+        let share = |route: &Route| route.retry.as_ref().map(|retry| retry.budget);
+        let kept = old.filter(|(route, _)| share(route) == share(value));
+        let kept = kept.and_then(|(_, old)| old.budget.clone());
+        proxy(value, basis, (commands, kept), self.upstreams)
+            .ok_or_else(|| "it has no action".to_owned())
     }
 }
 
@@ -187,13 +217,16 @@ fn forget_new(routes: &[RouteState], before: Option<&Live>, isolation: &Isolatio
 fn upstreams(
     config: &Config,
     before: Option<&Live>,
+    tls: &TlsFiles,
     parts: &Parts,
 ) -> Result<Upstreams, BuildError> {
     let mut upstreams = HashMap::new();
     for upstream in &config.upstreams {
         let (name, value) = (&upstream.name, &upstream.value);
         let old = before.and_then(|before| before.upstreams.get(name));
-        let made = UpstreamState::new(name, value, old, parts);
+        let made = tls
+            .trust(name)
+            .and_then(|trust| UpstreamState::new(name, value, trust, old, parts));
         let made = made.map_err(|why| BuildError::new("upstream", name, why))?;
         upstreams.insert(name.clone(), made);
     }

@@ -48,5 +48,5 @@ pub(super) fn find<'a, 'l>(
     }
     let text = "there is no route for this request\n";
     let found = found.ok_or(refused(404, "no_route", text))?;
-    Ok((&live.routes[found], path))
+    Ok((&*live.routes[found], path))
 }

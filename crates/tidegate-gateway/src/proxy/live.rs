@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::http::Files;
-use tidegate::isolate::{Command, Isolation, Retry, RetryBudget};
+use tidegate::isolate::{Command, Retry, RetryBudget};
 use tidegate_core::internal::as_nanos;
 
 use super::gate::Gate;
@@ -18,16 +18,18 @@ use super::upstream::UpstreamState;
 use crate::admin::{RouteReport, UpstreamReport};
 use crate::command::Commands;
 use crate::config::Config;
-use crate::config::types::{self, Redirect, Route};
+use crate::config::types::{self, Redirect};
 use crate::fields::Rewriting;
 use crate::route::PathPattern;
-use crate::tls::Expiry;
+use crate::tls::{Expiry, Trust};
 
 /// A configuration that is in force.
 pub(crate) struct Live {
     pub(crate) config: Config,
-    /// At the positions of the table.
-    pub(super) routes: Vec<RouteState>,
+    /// Which requests are logged. Each route has it.
+    pub(super) log: Arc<types::Log>,
+    /// At the positions of the table. A route that has not changed is the same as before.
+    pub(super) routes: Vec<Arc<RouteState>>,
     pub(super) upstreams: HashMap<String, Arc<UpstreamState>>,
 }
 
@@ -57,6 +59,28 @@ impl Deref for RouteState {
 
     fn deref(&self) -> &RouteBasis {
         &self.basis
+    }
+}
+
+impl RouteState {
+    /// Returns the route, if it passes requests on.
+    pub(super) fn proxy(&self) -> Option<&Arc<ProxyRoute>> {
+        match &self.action {
+            Action::Proxy(proxy) => Some(proxy),
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if the upstreams of the route are among these.
+    pub(super) fn has_its_upstreams(&self, all: &HashMap<String, Arc<UpstreamState>>) -> bool {
+        let proxy = self.proxy().into_iter();
+        let mut own = proxy.flat_map(|proxy| {
+            let fallback = proxy.fallback_route();
+            [Some(&proxy.upstream), fallback.map(|other| &other.upstream)]
+        });
+        own.all(|own| {
+            own.is_none_or(|own| all.get(&own.name).is_some_and(|one| Arc::ptr_eq(one, own)))
+        })
     }
 }
 
@@ -195,29 +219,21 @@ impl Live {
         all.flat_map(|upstream| upstream.expiries()).collect()
     }
 
+    /// Returns what was read from the files of TLS of an upstream.
+    pub(crate) fn trust(&self, upstream: &str) -> Option<Arc<Trust>> {
+        self.upstreams.get(upstream)?.trust().cloned()
+    }
+
     /// Drains a server, or ends its drain. Returns `false` if there is no such server.
     pub(crate) fn drain_server(&self, upstream: &str, server: &str, draining: bool) -> bool {
         let upstream = self.upstreams.get(upstream);
         upstream.is_some_and(|upstream| upstream.drain(server, draining))
     }
 
-    /// Frees the commands that this configuration does not have any more.
-    pub(super) fn forget_removed(&self, before: &Self, isolation: &Isolation) {
-        for route in &before.routes {
-            if let Some(old) = before.proxy(&route.name) {
-                let new = self.proxy(&route.name).map(ProxyRoute::commands);
-                old.commands().forget_removed(new.as_ref(), isolation);
-            }
-        }
-    }
-
     /// Returns what operators see of routes besides the figures of their commands.
     pub(crate) fn route_reports(&self) -> Vec<RouteReport> {
         let reports = self.routes.iter().map(|route| {
-            let proxy = match &route.action {
-                Action::Proxy(proxy) => Some(proxy),
-                _ => None,
-            };
+            let proxy = route.proxy();
             let reasons = route.counts.get();
             RouteReport {
                 name: route.name.clone(),
@@ -235,28 +251,5 @@ impl Live {
     pub(crate) fn problems(&self) -> impl Iterator<Item = (&str, &Counts)> {
         let routes = self.routes.iter();
         routes.map(|route| (&*route.name, &*route.counts))
-    }
-
-    pub(super) fn route(&self, name: &str) -> Option<&RouteState> {
-        let mut routes = self.routes.iter();
-        routes.find(|route| route.name == name)
-    }
-
-    /// Returns a route that passes requests on.
-    pub(super) fn proxy(&self, name: &str) -> Option<&ProxyRoute> {
-        match &self.route(name)?.action {
-            Action::Proxy(proxy) => Some(proxy),
-            _ => None,
-        }
-    }
-
-    /// Returns the budget of a route's retries, if the share of the route's new settings is the same:
-    /// otherwise each reload would give it new retries.
-    pub(super) fn budget(&self, name: &str, new: &Route) -> Option<RetryBudget> {
-        let mut routes = self.config.routes.iter();
-        let old = routes.find(|route| route.name == name)?;
-        let share = |route: &Route| route.retry.as_ref().map(|retry| retry.budget);
-        let is_same = share(&old.value) == share(new);
-        self.proxy(name)?.budget.clone().filter(|_| is_same)
     }
 }

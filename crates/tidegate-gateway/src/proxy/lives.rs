@@ -6,8 +6,8 @@ use super::copies::{Copies, Current};
 use super::gate::Gate;
 use super::live::Live;
 
-/// What all connections of the gateway share. Each loop has the configuration as one shared value,
-/// which is replaced between two requests.
+/// What all connections of the gateway share, with the configuration that is in force: here and nowhere
+/// else. Each loop has it as one shared value, which is replaced between two requests.
 pub(crate) struct Lives {
     pub(super) gate: Arc<Gate>,
     lives: Copies<Live>,
@@ -24,6 +24,11 @@ impl Lives {
     /// Returns what requests share besides the configuration.
     pub(crate) fn gate(&self) -> &Arc<Gate> {
         &self.gate
+    }
+
+    /// Returns the configuration that is in force.
+    pub(crate) fn in_force(&self) -> Arc<Live> {
+        self.lives.in_force()
     }
 
     /// Returns the configuration, on loop `home`.

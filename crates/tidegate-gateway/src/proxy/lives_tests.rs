@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::config::tests::config_of;
 use crate::parts::Parts;
 use crate::resolver::Resolver;
+use crate::tls::TlsFiles;
 
 /// How long a test waits for bytes before it fails.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,6 +47,11 @@ fn read_head(stream: &mut LocalSocket) -> String {
 fn patient(stream: LocalSocket) -> LocalSocket {
     stream.set_timeout(Some(PATIENCE));
     stream
+}
+
+fn draft(config: Config, before: Option<&Live>, on: (&Arc<Gate>, &Parts)) -> Draft {
+    let tls = TlsFiles::read(&config, |_| None, std::time::SystemTime::UNIX_EPOCH);
+    Draft::new(config, before, &tls, on).unwrap()
 }
 
 /// The parts of a gateway that a reload replaces, and two loops.
@@ -93,8 +99,7 @@ impl World {
             completion
         });
         let gate = Gate::new(&group, &parts.reports);
-        let draft = Draft::new(config(text), None, &parts).unwrap();
-        let live = draft.finish(None, &isolation, &gate).unwrap();
+        let live = draft(config(text), None, (&gate, &parts)).apply(&isolation);
         let lives = Lives::new(&gate, &live);
         let front = Arc::new(Front {
             trust: Vec::new(),
@@ -117,12 +122,15 @@ impl World {
         }
     }
 
+    /// Prepares another configuration, as a reload does.
+    fn draft(&self, config: Config) -> Draft {
+        draft(config, Some(&self.live), (&self.gate, &self.parts))
+    }
+
     /// Puts another configuration in force, as a reload does.
     fn reload(&mut self, text: &str) -> Old {
-        let draft = Draft::new(config(text), Some(&self.live), &self.parts).unwrap();
-        let isolation = &self.parts.isolation;
-        let live = draft.finish(Some(&self.live), isolation, &self.gate);
-        let old = std::mem::replace(&mut self.live, live.unwrap());
+        let live = self.draft(config(text)).apply(&self.parts.isolation);
+        let old = std::mem::replace(&mut self.live, live);
         self.lives.replace(&self.live);
         self.live.begin(Some(&old));
         let kept = self.live.upstreams.values();
@@ -212,4 +220,42 @@ fn removed_upstreams_and_names_leave_nothing() {
         }
     }
     assert!(world.open.lock().unwrap().is_empty());
+}
+
+/// The routes, commands and upstreams of ten thousand, of which a reload changes one.
+#[test]
+fn a_reload_touches_the_routes_that_have_changed_and_no_others() {
+    const MANY: usize = 10_000;
+    let network = LocalNetwork::new();
+    let back = network.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let world = World::new(&network, &text("back", &back, 1));
+    let one = config(&text("back", &back, 1));
+    let mut many = one.clone();
+    many.routes = (0..MANY)
+        .map(|number| {
+            let mut route = one.routes[0].clone();
+            route.name = format!("r{number}");
+            route
+        })
+        .collect();
+    let on = (&world.gate, &world.parts);
+    let first = draft(many.clone(), Some(&world.live), on).apply(&world.parts.isolation);
+    assert_eq!(world.commands(), MANY);
+    let touched = |config: &Config| {
+        let next = draft(config.clone(), Some(&first), on);
+        let routes = next.live().routes.iter().zip(&first.routes);
+        let other = routes.filter(|(new, old)| !Arc::ptr_eq(new, old));
+        (other.count(), next.changes.len())
+    };
+    assert_eq!(touched(&many), (0, 0));
+    many.routes[MANY / 2].value.server_timing = true;
+    assert_eq!(touched(&many), (1, 0), "its command stays");
+    many.routes[MANY / 2].value.limit.max.0 = 7;
+    assert_eq!(touched(&many), (1, 1));
+    // All routes share the upstream, and what is logged.
+    let mut other = many.clone();
+    other.upstreams[0].value.idle = Duration::from_secs(9);
+    assert_eq!(touched(&other), (MANY, 1));
+    many.log.query = true;
+    assert_eq!(touched(&many), (MANY, 1));
 }

@@ -20,7 +20,7 @@
 //! | `upstream` | an upstream: its servers, the choice of one | `members`, `copies` |
 //! | `names` | the names of servers, which are looked up again and again | `upstream` |
 //! | `live` | routes and upstreams that are in force | `upstream`, `gate` |
-//! | `draft` | makes them from a configuration | `live` |
+//! | `draft` | prepares them from a configuration, as its plan says | `live` |
 //! | `find` | the route of a request | `live` |
 //! | `handle` | handles of requests, and their memory, which is used again | |
 //! | `flights` | the requests of one connection, and their times | `handle`, `gate` |

@@ -72,20 +72,19 @@ impl Chosen {
 
 impl UpstreamState {
     /// Makes an upstream. One that has not changed is the same as before, and servers that have not
-    /// changed keep their connections and their requests in flight. The files of TLS are read again;
-    /// if their contents have changed, new requests get new connections.
+    /// changed keep their connections and their requests in flight. `trust` is what was read from the
+    /// files of TLS; if their contents have changed, new requests get new connections.
     ///
     /// # Errors
     ///
-    /// What is wrong with a file or an address.
+    /// What is wrong with an address.
     pub(super) fn new(
         name: &str,
         config: &types::Upstream,
+        trust: Option<Arc<Trust>>,
         before: Option<&Arc<Self>>,
         parts: &Parts,
     ) -> Result<Arc<Self>, String> {
-        let old = before.and_then(|before| before.trust.as_ref());
-        let trust = trust(config, old, parts)?;
         let trusts_same = |before: &Self| match (&trust, &before.trust) {
             (Some(own), Some(old)) => Arc::ptr_eq(own, old),
             (own, old) => own.is_none() && old.is_none(),
@@ -213,6 +212,11 @@ impl UpstreamState {
         })
     }
 
+    /// Returns what was read from the files of TLS.
+    pub(super) fn trust(&self) -> Option<&Arc<Trust>> {
+        self.trust.as_ref()
+    }
+
     /// Returns what new members are made of.
     pub(super) fn recipe(&self) -> Recipe<'_> {
         Recipe {
@@ -236,18 +240,6 @@ impl UpstreamState {
         let own = settings.position(|server| server.at == *at)?;
         lock(&self.known).addresses[own].clone()
     }
-}
-
-/// Reads the files of TLS, if the upstream has TLS. `before` is what was read the last time.
-fn trust(
-    config: &types::Upstream,
-    before: Option<&Arc<Trust>>,
-    parts: &Parts,
-) -> Result<Option<Arc<Trust>>, String> {
-    let now = (parts.reports.wall)();
-    let read = config.tls.as_ref();
-    let read = read.map(|tls| Trust::read(tls, before, now));
-    read.transpose().map_err(|wrong| wrong.why)
 }
 
 /// Returns the pickers of all loops.

@@ -13,7 +13,7 @@ use crate::admin::Tokens;
 use crate::config::{
     Address, Config, Disk, Loaded, Mistake, Mistakes, Places, Severity, Sources, Span,
 };
-use crate::tls::{Certificates, Trust};
+use crate::tls::TlsFiles;
 
 /// What a certificate and its key are expected to be.
 const PAIR: &str = "a certificate that is valid now, and its key";
@@ -25,9 +25,10 @@ const SHORT: &str = "a short path, such as `unix:/run/a.sock`";
 /// What roots are expected to be.
 const ROOTS: &str = "roots that can be read";
 
-/// Returns the mistakes of all files that a configuration names, each at its place in it.
-pub(crate) fn start_mistakes(config: &Config, disk: &dyn Disk, now: SystemTime) -> Vec<Mistake> {
-    found(config, BTreeSet::new(), disk, now)
+/// Returns the mistakes of all files that a configuration names, each at its place in it. `tls` has those of
+/// TLS.
+pub(super) fn start_mistakes(config: &Config, tls: &TlsFiles, disk: &dyn Disk) -> Vec<Mistake> {
+    found(config, BTreeSet::new(), tls, disk)
 }
 
 /// Adds the mistakes of the files that a configuration names, also if it has others: those of the parts
@@ -44,7 +45,8 @@ pub(crate) fn add_start_mistakes(loaded: &mut Loaded, disk: &dyn Disk, now: Syst
     let line = |at: Span| (loaded.sources.line(at), at.file());
     let syntax = all.iter().filter(|mistake| mistake.path.is_empty());
     let broken: HashSet<_> = syntax.map(|mistake| line(mistake.at)).collect();
-    let mut more = found(config, wrong, disk, now);
+    let tls = TlsFiles::read(config, |_| None, now);
+    let mut more = found(config, wrong, &tls, disk);
     more.retain(|mistake| !broken.contains(&line(mistake.at)));
     more.into_iter()
         .for_each(|mistake| loaded.mistakes.add(mistake));
@@ -54,8 +56,8 @@ pub(crate) fn add_start_mistakes(loaded: &mut Loaded, disk: &dyn Disk, now: Syst
 fn found(
     config: &Config,
     wrong: BTreeSet<String>,
+    tls: &TlsFiles,
     disk: &dyn Disk,
-    now: SystemTime,
 ) -> Vec<Mistake> {
     let mut found = Found {
         config,
@@ -63,8 +65,8 @@ fn found(
         disk,
         mistakes: Vec::new(),
     };
-    found.listeners(now);
-    found.upstreams(now);
+    found.listeners(tls);
+    found.upstreams(tls);
     found.tokens();
     found.log();
     found.sockets();
@@ -104,56 +106,48 @@ impl Found<'_> {
     }
 
     /// The certificates of listeners, and the roots of those of clients.
-    fn listeners(&mut self, now: SystemTime) {
-        for listener in &self.config.listeners {
-            let Some(tls) = &listener.value.tls else {
-                continue;
-            };
-            let (path, at) = (format!("listen.{}.tls", listener.name), Some(listener.at));
-            for (index, pair) in tls.certificates.iter().enumerate() {
-                if self
-                    .places
-                    .is_wrong(&format!("{path}.certificates[{index}]"))
-                {
-                    continue;
-                }
-                if let Err(wrong) = Certificates::check(pair, now) {
-                    let setting = wrong.setting.unwrap_or("cert");
-                    let expected = match setting {
-                        "key" => "the private key of the certificate, in PEM",
-                        _ => PAIR,
-                    };
-                    let path = format!("{path}.certificates[{index}].{setting}");
-                    self.add(&path, at, wrong.why, expected);
-                }
-            }
-            if tls.client_roots.is_some()
-                && let Err(why) = Certificates::check_roots(tls)
+    fn listeners(&mut self, tls: &TlsFiles) {
+        let config = self.config;
+        for listener in &config.listeners {
+            let own = listener.value.tls.as_ref();
+            let has_roots = own.is_some_and(|tls| tls.client_roots.is_some());
+            let read = tls.listeners.get(&listener.name);
+            for wrong in read
+                .and_then(|read| read.as_ref().err())
+                .into_iter()
+                .flatten()
             {
-                self.add(&format!("{path}.client_roots"), at, why, ROOTS);
+                let setting = wrong.setting.as_deref().unwrap_or_default();
+                let (part, expected) = match setting.rsplit_once('.') {
+                    Some((pair, "key")) => (pair, "the private key of the certificate, in PEM"),
+                    Some((pair, _)) => (pair, PAIR),
+                    None if has_roots => (setting, ROOTS),
+                    None => continue,
+                };
+                let path = format!("listen.{}.tls", listener.name);
+                if !self.places.is_wrong(&format!("{path}.{part}")) {
+                    let path = format!("{path}.{setting}");
+                    self.add(&path, Some(listener.at), &*wrong.why, expected);
+                }
             }
         }
     }
 
     /// The certificates and roots towards servers.
-    fn upstreams(&mut self, now: SystemTime) {
-        for upstream in &self.config.upstreams {
-            let Some(tls) = &upstream.value.tls else {
-                continue;
-            };
+    fn upstreams(&mut self, tls: &TlsFiles) {
+        let config = self.config;
+        for upstream in &config.upstreams {
+            let path = format!("upstream.{}.tls", upstream.name);
             // They belong together: one that is wrong says nothing about the others.
-            let is_wrong = self
-                .places
-                .is_wrong(&format!("upstream.{}.tls", upstream.name));
-            if !is_wrong && let Err(wrong) = Trust::read(tls, None, now) {
-                let setting = wrong.setting.map(|setting| format!(".{setting}"));
-                let setting = setting.unwrap_or_default();
-                let path = format!("upstream.{}.tls{setting}", upstream.name);
-                let expected = match wrong.setting {
-                    Some("roots") => ROOTS,
-                    _ => PAIR,
+            if !self.places.is_wrong(&path)
+                && let Some(Err(wrong)) = tls.upstreams.get(&upstream.name)
+            {
+                let (path, expected) = match wrong.setting.as_deref() {
+                    Some("roots") => (format!("{path}.roots"), ROOTS),
+                    Some(setting) => (format!("{path}.{setting}"), PAIR),
+                    None => (path, PAIR),
                 };
-                self.add(&path, Some(upstream.at), wrong.why, expected);
+                self.add(&path, Some(upstream.at), &*wrong.why, expected);
             }
         }
     }

@@ -23,6 +23,7 @@ use super::listener::{Listening, NewCertificates, Prepared};
 use crate::config::Config;
 use crate::parts::Parts;
 use crate::proxy::Lives;
+use crate::tls::TlsFiles;
 
 /// What a reload changes about the listeners.
 #[derive(Default)]
@@ -72,7 +73,7 @@ impl Changes {
             .any(|taken| Arc::ptr_eq(&taken.from, open))
     }
 
-    /// Opens the listeners that are new, and reads certificates again. Those that overlap with old
+    /// Opens the listeners that are new, and takes the certificates of the others. Those that overlap with old
     /// ones are left to [`Changes::open_blocked`].
     ///
     /// # Errors
@@ -81,6 +82,7 @@ impl Changes {
     pub(super) fn prepare(
         &mut self,
         config: &Config,
+        tls: &mut TlsFiles,
         open: &[Arc<Listening>],
         on: Ground<'_>,
     ) -> Result<(), StartError> {
@@ -97,13 +99,11 @@ impl Changes {
             });
             match same.next() {
                 Some(open) if open.name == *name && open.fits(value) => {
-                    let now = (on.parts.reports.wall)();
-                    let read = open.read_certificates(value, now)?;
-                    self.certificates.extend(read);
+                    self.certificates.extend(open.new_certificates(tls)?);
                     self.kept.push(Arc::clone(open));
                 }
                 Some(open) => {
-                    let prepared = Prepared::new(listener, on.parts)?;
+                    let prepared = Prepared::new(listener, tls, on.parts)?;
                     self.changed.push((Arc::clone(open), prepared));
                 }
                 None => new.push(listener),
@@ -111,7 +111,7 @@ impl Changes {
         }
         // Which ones go is known now.
         for listener in new {
-            let prepared = Prepared::new(listener, on.parts)?;
+            let prepared = Prepared::new(listener, tls, on.parts)?;
             match prepared.clone().open(on.lives, on.parts, false) {
                 Ok(open) => self.added.push(Arc::new(open)),
                 Err(why) if why.is_in_use() && self.is_blocked(&prepared, open) => {

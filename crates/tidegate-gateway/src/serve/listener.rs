@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tidegate::http::{HttpServer, Limits};
 use tidegate::net::handlers::{ProxiedPeer, ProxyProtocol};
@@ -22,7 +22,7 @@ use crate::config::{Address, Named, Network};
 use crate::parts::Parts;
 use crate::problem::Problems;
 use crate::proxy::{Front, Lives, ProxyService};
-use crate::tls::{Certificates, Expiry};
+use crate::tls::{Certificates, Expiry, TlsFiles};
 use crate::unix::{self, SocketPath};
 
 /// A listener that is open.
@@ -50,19 +50,17 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Reads the certificates of a listener, and looks up its name.
+    /// Takes the certificates of a listener, and looks up its name.
     ///
     /// # Errors
     ///
     /// Which file is wrong, or the name is not found.
     pub(super) fn new(
         listener: &Named<types::Listener>,
+        tls: &mut TlsFiles,
         parts: &Parts,
     ) -> Result<Self, StartError> {
-        let now = (parts.reports.wall)();
-        let tls = listener.value.tls.as_ref();
-        let read = tls.map(|tls| Certificates::read(tls, now)).transpose();
-        let mut read = read.map_err(|why| StartError::certificates(&listener.name, &why))?;
+        let mut read = certificates(&listener.name, tls)?;
         let expiries = read.as_mut().map(|read| std::mem::take(&mut read.expiries));
         let mut prepared = Self {
             name: listener.name.clone(),
@@ -212,6 +210,12 @@ impl Prepared {
     }
 }
 
+/// Takes the certificates of a listener.
+fn certificates(name: &str, tls: &mut TlsFiles) -> Result<Option<Certificates>, StartError> {
+    let read = tls.take_certificates(name);
+    read.map_err(|why| StartError::certificates(name, &why))
+}
+
 /// Makes the service of a connection.
 type MakeService = Box<dyn Fn() -> ProxyService + Send + Sync>;
 
@@ -262,22 +266,17 @@ impl Listening {
         socket.ok_or_else(|| "it is closed already".to_owned())
     }
 
-    /// Reads the certificates again, for new connections.
+    /// Takes certificates that were read again, for new connections.
     ///
     /// # Errors
     ///
-    /// Which file is wrong. The old certificates stay then.
-    pub(super) fn read_certificates(
+    /// Which file is wrong.
+    pub(super) fn new_certificates(
         self: &Arc<Self>,
-        config: &types::Listener,
-        now: SystemTime,
+        tls: &mut TlsFiles,
     ) -> Result<Option<NewCertificates>, StartError> {
-        let (Some(_), Some(files)) = (&self.tls, &config.tls) else {
-            return Ok(None);
-        };
-        let read = Certificates::read(files, now);
-        let read = read.map_err(|why| StartError::certificates(&self.name, &why))?;
-        Ok(Some(NewCertificates(Arc::clone(self), read)))
+        let read = certificates(&self.name, tls)?;
+        Ok(read.map(|read| NewCertificates(Arc::clone(self), read)))
     }
 
     /// Returns the settings of the certificates, and when each expires.

@@ -8,17 +8,18 @@
 //! | `retired` | listeners that a reload has replaced or removed | `listener` |
 //! | `changes` | which listeners a reload keeps, changes and opens | `listener` |
 //! | `held` | drains that wait until a reload is in force | |
-//! | `gateway` | [`Gateway`]: starts, takes over a new configuration, drains | `changes`, `retired`, `held` |
+//! | `gateway` | [`Gateway`]: starts, shows what it has, drains | `changes`, `retired`, `held` |
+//! | `turn` | a change of what is in force: prepared whole, then applied | `gateway` |
 //! | `metrics` | the metrics of listeners and servers | `gateway` |
 //! | `admin_address` | which listeners the one for operators blocks | `error` |
 //! | `parts` | [`OperationParts`]: what a gateway in operation runs on | |
 //! | `settings` | the settings that operators change | `operator` |
-//! | `operator` | what operators see and change | `gateway`, `certificates`, `admin_address`, `parts` |
+//! | `operator` | what operators see and change | `turn`, `certificates`, `admin_address`, `parts` |
 //! | `admin_start` | the start of the listener for operators | `operator` |
 //! | `stalls` | how often loops did not respond | |
 //! | `expiry` | reports certificates that expire | `operator` |
 //! | `operation` | [`Operation`]: a gateway with its file, its listener for operators and its log | `operator`, `certificates`, `admin_start` |
-//! | `reloads` | reloads on a thread of their own, one at a time | |
+//! | `reloads` | asks for reloads on a thread of their own | |
 //! | `run` | the command `run`: signals, reload, drain, the summary | `operation`, `reloads` |
 
 mod admin_address;
@@ -41,6 +42,7 @@ mod settings;
 mod stalls;
 #[cfg(test)]
 mod start_tests;
+mod turn;
 
 pub(crate) use certificates::add_start_mistakes;
 pub use error::StartError;

@@ -21,6 +21,7 @@ use crate::access::AccessLog;
 use crate::admin::{AdminListener, Controls as _};
 use crate::config::ConfigFile;
 use crate::parts::Parts;
+use crate::tls::TlsFiles;
 
 /// How long the responses to operators, the loops, and the last lines of the access log may take at the
 /// end.
@@ -95,8 +96,9 @@ impl Operation {
         let sources = loaded.sources;
         let watch = watch_of(&sources, &config, file.disk());
         let (loops, problems) = (parts.group.loops().len(), &parts.reports.problems);
+        let tls = TlsFiles::read(&config, |_| None, (parts.reports.wall)());
         // If the start fails because of them, the operator gets their places.
-        let wrong = start_mistakes(&config, file.disk(), (parts.reports.wall)());
+        let wrong = start_mistakes(&config, &tls, file.disk());
         let placed = |why: String| messages(wrong.clone(), &sources, why);
         let admin = AdminStart::read(&config, file.disk(), &parts.resolver).map_err(placed)?;
         if parts.reports.log.is_none() {
@@ -112,7 +114,7 @@ impl Operation {
             reports: parts.reports.clone(),
             resolver: parts.resolver.clone(),
         };
-        let unopened = Unopened::new(config, own).map_err(|why| placed(why.to_string()))?;
+        let unopened = Unopened::new(config, tls, own).map_err(|why| placed(why.to_string()))?;
         if !goes_on() {
             return Ok(None);
         }
@@ -127,7 +129,6 @@ impl Operation {
             knobs: OnceLock::new(),
             stalls,
             expiries: Expiries::default(),
-            reloading: Mutex::default(),
             settings: Mutex::new(settings),
             watch: Mutex::new(watch),
         });

@@ -17,11 +17,12 @@ use super::gateway::Gateway;
 use super::parts::OperationParts;
 use super::settings::{Settings, remove_orders};
 use super::stalls::Stalls;
+use super::turn::Turn;
 use crate::admin::{
     AdminAccess, Controls, Knob, LoopReport, RouteReport, SetError, SettingReport, UpstreamReport,
 };
 use crate::config::types::{Admin, Log};
-use crate::config::{Config, ConfigFile, Disk, FileWatch, Named, Secret, Sources, Span};
+use crate::config::{Config, ConfigFile, Disk, FileWatch, Named, Secret, Sources, Span, is_passed};
 
 /// How long the dump of a loop may take. A loop that is stuck is listed without its connections.
 const DUMP_TIME: Duration = Duration::from_secs(1);
@@ -42,9 +43,7 @@ pub(super) struct Operator {
     pub(super) stalls: Stalls,
     /// Which certificates were reported because they expire.
     pub(super) expiries: Expiries,
-    /// One reload at a time, from the file to the loops. Also held while a setting changes.
-    pub(super) reloading: Mutex<()>,
-    /// Changes only while `reloading` is held.
+    /// Changes only within a [`Turn`].
     pub(super) settings: Mutex<Settings>,
     /// Notices changes of the files, unless the configuration says that it should not.
     pub(super) watch: Mutex<Option<FileWatch>>,
@@ -68,7 +67,7 @@ type Apply = Box<dyn FnOnce() + Send>;
 
 impl Operator {
     /// Reads the configuration again, and puts it in force.
-    fn read_again(&self) -> Result<Vec<String>, String> {
+    fn read_again(&self, turn: &Turn<'_>) -> Result<Vec<String>, String> {
         let tree = self.file.tree()?;
         let files = tree.sources.clone();
         let (settings, gone) = lock(&self.settings).reloaded(tree);
@@ -86,14 +85,15 @@ impl Operator {
         self.watch_files(&files, Some(&config));
         let mut notes = Vec::new();
         let at = |span: Option<Span>| span.map(|span| loaded.sources.place(span).to_string());
+        let tls = turn.read_tls(&config);
         // If the reload fails because of them, the operator gets their places.
-        let wrong = start_mistakes(&config, self.file.disk(), (self.parts.reports.wall)());
+        let wrong = start_mistakes(&config, &tls, self.file.disk());
         let placed = |why| messages(wrong.clone(), &loaded.sources, why);
         let admin = self.prepare_admin(&config, &at, &mut notes);
         let admin = admin.map_err(placed)?;
         let log = self.prepare_log(&config, &at, &mut notes).map_err(placed)?;
         let blocked = self.admin_at.get().map(|own| own.blocked(&config));
-        let more = self.gateway.reload(config).map_err(|why| {
+        let more = turn.reload(config, tls).map_err(|why| {
             let why = explained(why, &blocked.unwrap_or_default());
             messages(wrong, &loaded.sources, why.to_string())
         });
@@ -229,9 +229,9 @@ impl Controls for Operator {
 
     fn reload(&self) -> Result<Vec<String>, String> {
         let notifier = &self.parts.notifier;
-        let _one = lock(&self.reloading);
+        let turn = self.gateway.turn();
         notifier.reloading();
-        let reloaded = self.read_again();
+        let reloaded = self.read_again(&turn);
         notifier.ready();
         reloaded
     }
@@ -282,7 +282,8 @@ pub(super) fn watch_of(sources: &Sources, config: &Config, disk: &dyn Disk) -> O
     config.reload.watch.then(watch)
 }
 
-/// Returns the files that a configuration names: certificates, keys, roots, tokens.
+/// Returns the files that a configuration names: certificates, keys, roots, tokens. What can be read once is
+/// none of them: a look at it would take it.
 fn named_files(config: &Config) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for listener in &config.listeners {
@@ -307,6 +308,7 @@ fn named_files(config: &Config) -> Vec<PathBuf> {
             }
         }
     }
+    files.retain(|file| !is_passed(file));
     files
 }
 

@@ -1,4 +1,5 @@
-//! Reloads on a thread of their own, one at a time.
+//! Asks for reloads on a thread of their own, and makes one of those that wait. That two changes never run at once
+//! is the matter of [`turn`](super::turn).
 //!
 //! A reload reads files, and a disk may not respond. The thread that handles signals only asks for it:
 //!

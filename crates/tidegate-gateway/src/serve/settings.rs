@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tidegate::isolate::{Isolation, Properties, PropertySource as _};
-use tidegate_core::internal::{lock, try_lock};
+use tidegate_core::internal::lock;
 
 use super::operator::Operator;
 use crate::admin::{SetError, SettingReport};
@@ -84,7 +84,7 @@ impl Operator {
     /// Sets a setting, or gives it the value of the files again.
     pub(super) fn change_setting(&self, path: &str, value: Option<&str>) -> Result<(), SetError> {
         let refuse = |why: &str| SetError::Refused(format!("`{path}` cannot be set: {why}"));
-        let Some(_one) = try_lock(&self.reloading) else {
+        let Some(turn) = self.gateway.try_turn() else {
             return Err(SetError::Busy);
         };
         let mut settings = lock(&self.settings).clone();
@@ -109,7 +109,7 @@ impl Operator {
         if let Some(why) = config.why_without_effect(path).filter(|_| value.is_some()) {
             return Err(refuse(why));
         }
-        let adjusted = self.gateway.adjust(config);
+        let adjusted = turn.adjust(config);
         adjusted.map_err(|why| SetError::Refused(why.to_string()))?;
         *lock(&self.settings) = settings;
         Ok(())

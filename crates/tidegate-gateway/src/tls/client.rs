@@ -40,7 +40,7 @@ impl Trust {
     /// # Errors
     ///
     /// The setting that is wrong, if it is a single one, and what is wrong with it.
-    pub(crate) fn read(
+    pub(super) fn read(
         tls: &UpstreamTls,
         before: Option<&Arc<Self>>,
         now: SystemTime,

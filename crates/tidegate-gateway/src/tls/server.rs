@@ -33,19 +33,26 @@ impl Certificates {
     ///
     /// # Errors
     ///
-    /// Which file is wrong, and why.
-    pub(crate) fn read(tls: &ListenTls, now: SystemTime) -> Result<Self, String> {
+    /// Which files are wrong, and why.
+    pub(super) fn read(tls: &ListenTls, now: SystemTime) -> Result<Self, Vec<Wrong>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut names = Names::default();
-        for certificate in &tls.certificates {
-            let added = names.add(certificate, &provider, now);
-            added.map_err(|wrong| wrong.why)?;
+        let (mut names, mut wrong) = (Names::default(), Vec::new());
+        for (index, certificate) in tls.certificates.iter().enumerate() {
+            if let Err(one) = names.add(certificate, &provider, now) {
+                wrong.push(one.of(&format!("certificates[{index}]")));
+            }
         }
+        let verifier = match clients(tls, &provider) {
+            Ok(verifier) if wrong.is_empty() => verifier,
+            read => {
+                wrong.extend(read.err().map(|why| Wrong::new("client_roots", why)));
+                return Err(wrong);
+            }
+        };
         let expiries = std::mem::take(&mut names.expiries);
-        let verifier = clients(tls, &provider)?;
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|why| why.to_string())?;
+            .map_err(|why| vec![Wrong::new(None, why)])?;
         let mut config = config
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(names));
@@ -54,26 +61,6 @@ impl Certificates {
             config: Arc::new(config),
             expiries,
         })
-    }
-
-    /// Checks one certificate and its key.
-    ///
-    /// # Errors
-    ///
-    /// Which setting is wrong, and why.
-    pub(crate) fn check(files: &Certificate, now: SystemTime) -> Result<(), Wrong> {
-        let provider = rustls::crypto::ring::default_provider();
-        Names::default().add(files, &provider, now)
-    }
-
-    /// Checks the roots of the certificates of clients, if clients are asked for one.
-    ///
-    /// # Errors
-    ///
-    /// Which file is wrong, and why.
-    pub(crate) fn check_roots(tls: &ListenTls) -> Result<(), String> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        clients(tls, &provider).map(drop)
     }
 
     /// Returns the TLS of a listener with these certificates.

@@ -1,6 +1,7 @@
 //! Tests of the gateway from outside.
 #![expect(clippy::unwrap_used, reason = "a test fails where its set-up fails")]
 
+mod against;
 mod explains;
 mod files;
 mod inherits;

@@ -1,6 +1,7 @@
 //! Listeners with TLS and with the PROXY protocol.
 
 use std::io::BufReader;
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 
 use rcgen::{CertificateParams, KeyPair};
@@ -10,8 +11,8 @@ use tidegate::tls::rustls::{ClientConfig, ClientConnection, RootCertStore, Strea
 
 use tidegate_testkit::{Folder, begins, has, lacks};
 
-use crate::operation::World;
-use crate::steps::{connect, program};
+use crate::operation::{World, operated};
+use crate::steps::{connect, no_forks, program};
 use crate::*;
 
 /// A directory with certificates, which is removed at the end.
@@ -122,6 +123,38 @@ fn certificates_are_read_again_with_the_configuration() {
         "{why}"
     );
     ask(&fixture, "one.example", &new).unwrap();
+}
+
+/// A file that a shell passes by descriptor has its contents once.
+#[test]
+fn each_file_of_tls_is_read_once_at_the_start_and_by_a_reload() {
+    let _alone = no_forks();
+    let files = Files::new("once");
+    files.write("one", "one.example");
+    let passed = |file: &str| {
+        let (read, mut write) = io::pipe().unwrap();
+        let bytes = std::fs::read(files.0.join(file)).unwrap();
+        write.write_all(&bytes).unwrap();
+        read
+    };
+    let pass = || {
+        let pipes = ["one.pem", "one.key", "one.pem"].map(passed);
+        let [cert, key, roots] = pipes
+            .each_ref()
+            .map(|pipe| format!("/dev/fd/{}", pipe.as_raw_fd()));
+        let text = operated(&format!(
+            "[listen.secure]\nat = \"127.0.0.1:0\"\n\
+             tls = {{ certificates = [{{ cert = {cert:?}, key = {key:?} }}] }}\n\
+             [upstream.back]\nservers = [\"127.0.0.1:1\"]\ntls = {{ roots = {roots:?} }}\n\
+             {HELLO}[route.more]\npath = \"/more\"\nupstream = \"back\"\n"
+        ));
+        (text, pipes)
+    };
+    let (text, _pipes) = pass();
+    let world = World::with(text);
+    let (text, _more) = pass();
+    world.write(&text);
+    assert_eq!(world.operation.reload("SIGHUP"), Ok(Vec::new()));
 }
 
 #[test]

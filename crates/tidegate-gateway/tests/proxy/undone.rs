@@ -1,10 +1,11 @@
 //! Reloads that fail: everything stays as it was, and a later one succeeds.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use tidegate::isolate::Properties;
+use tidegate::isolate::{Command, Properties};
 use tidegate_gateway::Parts;
 use tidegate_testkit::{Gate, begins, has, lacks};
 
@@ -108,6 +109,51 @@ fn a_reload_that_fails_at_a_command_changes_no_other() {
     properties.remove(strategy).unwrap();
     gateway.reload(at("127.0.0.1:0", &others(8))).unwrap();
     assert_eq!(isolation.len(), 3);
+}
+
+/// The key of a later route is taken, which nothing but making its command finds out.
+#[test]
+fn a_reload_that_fails_at_a_later_command_leaves_the_earlier_ones_their_settings() {
+    let group = NetGroup::builder("gateway").loops(1).build().unwrap();
+    let isolation = Isolation::builder().build().unwrap();
+    let own = Command::<(), Infallible>::builder("z")
+        .group("own")
+        .permits(1);
+    let own = own.build(&isolation).unwrap();
+    let all = |limit: u32, window: u32| {
+        let judged = format!("breaker = {{ window = \"{window}s\" }}");
+        [
+            passing("a", &format!("limit = {limit}")),
+            passing("judged", &judged),
+            passing("tunnels", &format!("tunnel = {{ max = {limit} }}")),
+        ]
+        .concat()
+    };
+    let gateway = Gateway::start(at("127.0.0.1:0", &all(5, 4)), &group, &isolation).unwrap();
+    let before = settings(&isolation);
+    let others = format!("{}{}", all(7, 8), passing("z", ""));
+    let why = gateway.reload(at("127.0.0.1:0", &others)).unwrap_err();
+    begins(why.to_string(), "route.z: ");
+    has(why.to_string(), ["built differently"]);
+    assert_eq!(settings(&isolation), before);
+    let whole = Isolation::builder().build().unwrap();
+    Gateway::start(at("127.0.0.1:0", &others), &group, &whole).unwrap();
+    assert!(isolation.remove(own.key().as_str()));
+    gateway.reload(at("127.0.0.1:0", &others)).unwrap();
+    assert_eq!(settings(&isolation), settings(&whole), "as after a start");
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_command() {
+    let group = NetGroup::builder("gateway").loops(1).build().unwrap();
+    let isolation = Isolation::builder().build().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let start = |at: Config| Gateway::start(at, &group, &isolation);
+    let why = start(at(&address, &passing("a", "limit = 5"))).unwrap_err();
+    has(why.to_string(), ["in use"]);
+    assert!(isolation.is_empty());
+    start(at("127.0.0.1:0", &passing("a", "limit = 6"))).unwrap();
 }
 
 /// The clock on the wall asks a thread to wait, once.

@@ -12,6 +12,7 @@ use crate::breaker::BreakerConfig;
 use crate::bulkhead::{AdaptiveLimit, Bulkhead, PermitConfig, PoolConfig};
 use crate::config::CommandConfig;
 use crate::error::{CommandError, ConfigError};
+use crate::isolation::state::Apply;
 use crate::isolation::{CommandKeys, Isolation};
 use crate::key::Key;
 use crate::metrics::MetricsConfig;
@@ -252,16 +253,38 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         })
     }
 
-    /// Checks that the command could be built if its key were new, with the properties of now. Changes
-    /// nothing.
+    /// Makes a command that has permits only, without registering it, or checks the settings for
+    /// `before`, a command of this key: it keeps its state, unless a setting is new that is fixed for the
+    /// life of a command. Returns the command, and what puts all of it in force, which cannot fail. If
+    /// that is dropped, nothing has changed.
     ///
     /// # Errors
     ///
-    /// Returns which property of which key is invalid, and why.
+    /// Returns which property of which key is invalid, and why. Also fails if a command with this key
+    /// exists that is not `before`, and was built with other settings.
     #[doc(hidden)]
-    pub fn check(self, isolation: &Isolation) -> Result<(), ConfigError> {
-        let (keys, code_settings) = self.settings()?;
-        isolation.check(&keys, &code_settings)
+    pub fn prepare(
+        self,
+        isolation: &Isolation,
+        before: Option<&Command<T, E>>,
+    ) -> Result<(Command<T, E>, Apply), ConfigError> {
+        let own = self.only_permits();
+        let (keys, code_settings) = own.settings()?;
+        let before = before.map(|before| (before, &before.shared.state));
+        if let Some((before, state)) = before.filter(|(_, state)| state.can_take(&code_settings)) {
+            return Ok((before.clone(), state.prepare(code_settings)?));
+        }
+        let types = TypeId::of::<fn() -> (T, E)>();
+        let old = before.map(|(_, state)| state);
+        let (state, apply) = isolation.prepare(keys, types, code_settings, old)?;
+        let command = Command {
+            shared: Arc::new(Shared {
+                state,
+                fallback: own.fallback,
+                is_bad_request: own.is_bad_request,
+            }),
+        };
+        Ok((command, apply))
     }
 
     /// Returns the keys of the command, its group and its pool, and the settings made in code.

@@ -16,7 +16,7 @@ use super::names::Names;
 use super::pools::{NoPool, PoolParts, Pools, RegisteredPool, sort_pools};
 use super::shutdown::{ShutdownReport, collect};
 use super::snapshot::CommandSnapshot;
-use super::state::{RemovedStates, State, sort_states};
+use super::state::{Apply, RemovedStates, State, sort_states};
 use crate::alarm::CallTimer;
 use crate::bulkhead::PoolSnapshot;
 use crate::error::ConfigError;
@@ -24,7 +24,7 @@ use crate::key::Key;
 use crate::lock::lock;
 use crate::metrics::LatencyTotals;
 use crate::plugin::Plugins;
-use crate::properties::{CodeSettings, PREFIX, Settings, Sources, difference};
+use crate::properties::{CodeSettings, PREFIX, Reading, Settings, Sources, difference};
 
 /// Owns the resources that commands share. Clones are handles to the same isolation. Its timer ends
 /// when the last handle and the last command are dropped.
@@ -41,6 +41,9 @@ use crate::properties::{CodeSettings, PREFIX, Settings, Sources, difference};
 pub struct Isolation {
     pub(super) inner: Arc<Inner>,
 }
+
+/// A state that was taken out of the registry, and its pool if no other key uses it.
+type Unlisted = (Arc<State>, Option<Arc<RegisteredPool>>);
 
 /// The key of a command, that of its group, and that of the pool that it names.
 pub(crate) struct CommandKeys {
@@ -101,22 +104,11 @@ impl Isolation {
     /// known. Existing commands of the key continue to work on their own; a new command of this key
     /// starts with fresh state. Memory and threads are released with the last existing command.
     pub fn remove(&self, key: &str) -> bool {
-        let mut states = self.states();
-        let Some(removed) = states.remove(key) else {
-            return false;
-        };
-        // Before its pool is removed: a pool that the command makes later is not listed.
-        removed.is_removed.store(true, Ordering::Relaxed);
-        let mut pool = None;
-        if self.inner.names().remove(&removed.group, &removed.pool) {
-            pool = self.inner.pools.remove(&removed.pool);
-        }
-        drop(states);
-        let list = &self.inner.removed;
-        lock(list).insert(removed.aside.id(), Arc::downgrade(&removed));
-        let _ = removed.removal.set(Arc::clone(list));
-        drop((removed, pool));
-        true
+        let removed = self.inner.unlist(&mut self.states(), key);
+        removed.is_some_and(|removed| {
+            self.inner.keep_removed(removed);
+            true
+        })
     }
 
     /// Closes the breaker of a key and forgets what it has counted; see
@@ -266,7 +258,7 @@ impl Isolation {
         if let Some(known) = known {
             return agree(&known, (&group, &named_pool), types, &code_settings).map(|()| known);
         }
-        let (plugins, sources) = (&self.inner.plugins, &self.inner.sources);
+        let sources = &self.inner.sources;
         let changes = sources.changes();
         // Read before taking the lock: sources are user code.
         let reading = sources.read((&key, &pool));
@@ -279,26 +271,15 @@ impl Isolation {
                 return agree(known, (&group, &named_pool), types, &code_settings)
                     .map(|()| Arc::clone(known));
             }
-            let parts = (
-                self.inner.alarms.clone(),
-                Arc::clone(plugins),
-                Arc::clone(sources),
-                Arc::clone(&self.inner.pools),
-            );
-            let made = State::new(
-                key.clone(),
-                group,
+            let made = self.inner.make(
+                (&key, group),
                 (pool.clone(), named_pool.clone(), owns_pool),
                 types,
                 (code_settings.clone(), &reading),
                 &mut pool_parts,
-                parts,
             );
             match made {
                 Ok(state) => {
-                    let state = Arc::new(state);
-                    let command = Arc::downgrade(&state);
-                    state.aside.set_command(command);
                     self.inner.names().add(&state.group, &state.pool);
                     states.insert(key.clone(), Arc::clone(&state));
                     break state;
@@ -310,27 +291,44 @@ impl Isolation {
                 }
             }
         };
-        plugins.added(&key);
-        state.after_change();
-        if sources.changes() != changes
-            && let Err(error) = state.read_again()
-        {
-            plugins.report(&error.to_string());
-        }
+        self.inner.announce(&state, changes);
         Ok(state)
     }
 
-    /// Checks the settings of a command as if its key were new.
-    pub(crate) fn check(
+    /// Makes the state of a key that has permits only, and returns what registers it in place of
+    /// `before`. A registered state that is not `before` is shared if its settings agree.
+    pub(crate) fn prepare(
         &self,
-        CommandKeys { key, group, pool }: &CommandKeys,
-        code_settings: &CodeSettings,
-    ) -> Result<(), ConfigError> {
-        let named = self.pool_name((key, group), pool.as_ref(), code_settings);
-        let keys = (key, &named.unwrap_or_else(|| key.clone()));
-        let reading = self.inner.sources.read(keys);
-        let (_, invalid) = code_settings.resolve(&reading, keys, None)?;
-        invalid.into_iter().next().map_or(Ok(()), Err)
+        CommandKeys { key, group, pool }: CommandKeys,
+        types: TypeId,
+        code_settings: CodeSettings,
+        before: Option<&Arc<State>>,
+    ) -> Result<(Arc<State>, Apply), ConfigError> {
+        let known = self.states().get(&key).cloned();
+        let is_before = |known: &Arc<State>| before.is_some_and(|own| Arc::ptr_eq(own, known));
+        if let Some(known) = known.filter(|known| !is_before(known)) {
+            agree(&known, (&group, &pool), types, &code_settings)?;
+            return Ok((known, Box::new(|| ())));
+        }
+        let named = self.pool_name((&key, &group), pool.as_ref(), &code_settings);
+        let owns_pool = named.is_none();
+        let (named_pool, pool) = (pool, named.unwrap_or_else(|| key.clone()));
+        let changes = self.inner.sources.changes();
+        let reading = self.inner.sources.read((&key, &pool));
+        let (group, pool) = self.inner.names().intern(&group, &pool);
+        let made = self.inner.make(
+            (&key, group),
+            (pool, named_pool, owns_pool),
+            types,
+            (code_settings, &reading),
+            &mut PoolParts::NotAsked,
+        );
+        let state = made.map_err(|why| match why {
+            NoPool::Invalid(error) => error,
+            NoPool::NeedsParts => unreachable!("it has no threads"),
+        })?;
+        let (inner, own) = (Arc::clone(&self.inner), Arc::clone(&state));
+        Ok((state, Box::new(move || inner.register(own, changes))))
     }
 
     /// Returns the name of the pool that a command shares: an override first, then the name that its
@@ -385,6 +383,70 @@ fn agree(
 }
 
 impl Inner {
+    /// Makes the state of a key, which is not registered.
+    fn make(
+        &self,
+        (key, group): (&Key, Key),
+        pool: (Key, Option<Key>, bool),
+        types: TypeId,
+        settings: (CodeSettings, &Reading),
+        pool_parts: &mut PoolParts,
+    ) -> Result<Arc<State>, NoPool> {
+        let parts = (
+            self.alarms.clone(),
+            Arc::clone(&self.plugins),
+            Arc::clone(&self.sources),
+            Arc::clone(&self.pools),
+        );
+        let made = State::new(key.clone(), group, pool, types, settings, pool_parts, parts)?;
+        let state = Arc::new(made);
+        let command = Arc::downgrade(&state);
+        state.aside.set_command(command);
+        Ok(state)
+    }
+
+    /// Registers a state in place of any other one of its key. `changes` were counted before it read the
+    /// sources.
+    fn register(&self, state: Arc<State>, changes: u64) {
+        let mut states = self.states();
+        let before = self.unlist(&mut states, &state.key);
+        self.names().add(&state.group, &state.pool);
+        states.insert(state.key.clone(), Arc::clone(&state));
+        drop(states);
+        if let Some(before) = before {
+            self.keep_removed(before);
+        }
+        self.announce(&state, changes);
+    }
+
+    /// Tells the listeners about a state that was registered, and lets it notice what has changed since
+    /// it read the sources.
+    fn announce(&self, state: &State, changes: u64) {
+        self.plugins.added(&state.key);
+        state.after_change();
+        state.catch_up(changes);
+    }
+
+    /// Takes a key out of the registry, and its pool if no other key uses it.
+    fn unlist(&self, states: &mut HashMap<Key, Arc<State>>, key: &str) -> Option<Unlisted> {
+        let removed = states.remove(key)?;
+        // Before its pool is removed: a pool that the command makes later is not listed.
+        removed.is_removed.store(true, Ordering::Relaxed);
+        let mut pool = None;
+        if self.names().remove(&removed.group, &removed.pool) {
+            pool = self.pools.remove(&removed.pool);
+        }
+        Some((removed, pool))
+    }
+
+    /// Notes a state that is not registered any more. Called without the lock of the states: the last
+    /// handle of a pool may be dropped.
+    fn keep_removed(&self, (removed, pool): Unlisted) {
+        lock(&self.removed).insert(removed.aside.id(), Arc::downgrade(&removed));
+        let _ = removed.removal.set(Arc::clone(&self.removed));
+        drop((removed, pool));
+    }
+
     pub(super) fn states(&self) -> MutexGuard<'_, HashMap<Key, Arc<State>>> {
         lock(&self.states)
     }

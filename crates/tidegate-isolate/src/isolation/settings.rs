@@ -8,7 +8,7 @@ use tidegate_core::internal::{PlainTask, as_nanos};
 
 use super::pools::{NoPool, PoolParts, PoolUser};
 use super::state::{
-    BREAKS, CACHES, FALLS_BACK, GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, LOGS, RATED, State,
+    Apply, BREAKS, CACHES, FALLS_BACK, GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, LOGS, RATED, State,
     THREADS, WATCHED,
 };
 use crate::breaker::BreakerMode;
@@ -54,6 +54,42 @@ impl State {
         })?;
         self.after_change();
         Ok(())
+    }
+
+    /// Returns `true` if these settings made in code can take the place of all others: what is fixed for
+    /// the life of the key stays.
+    pub(crate) fn can_take(&self, next: &CodeSettings) -> bool {
+        let own = lock(&self.code_settings).config.clone();
+        self.check_fixed(&own, &next.config).is_ok()
+    }
+
+    /// Checks settings made in code that [`can_take`](State::can_take) allows. Returns what puts them in
+    /// force. For commands without threads of their own.
+    pub(crate) fn prepare(self: &Arc<Self>, next: CodeSettings) -> Result<Apply, ConfigError> {
+        let keys = (&self.key, &self.pool);
+        let changes = self.sources.changes();
+        let reading = self.sources.read(keys);
+        let (config, refused) = next.resolve(&reading, keys, Some(&self.own_config()))?;
+        refused.into_iter().next().map_or(Ok(()), Err)?;
+        let own = Arc::clone(self);
+        Ok(Box::new(move || {
+            let mut code_settings = lock(&own.code_settings);
+            let installed = own.install(config);
+            *code_settings = next;
+            drop(code_settings);
+            installed.expect("the settings are valid, and their window is that of the breaker");
+            own.after_change();
+            own.catch_up(changes);
+        }))
+    }
+
+    /// Reads the properties again if one has changed since `changes` were counted.
+    pub(super) fn catch_up(&self, changes: u64) {
+        if self.sources.changes() != changes
+            && let Err(error) = self.read_again()
+        {
+            self.plugins.report(&error.to_string());
+        }
     }
 
     /// Closes the breaker and forgets what it has counted.
@@ -250,6 +286,13 @@ impl State {
             }
             _ => {}
         }
+        self.install(config)?;
+        Ok(refused)
+    }
+
+    /// Puts settings in force, but not those of the pool. Called with the lock of the settings made in
+    /// code held.
+    fn install(&self, config: CommandConfig) -> Result<(), ConfigError> {
         self.breaker.configure(config.breaker.clone())?;
         self.gate.configure(&config.permits, self.now());
         self.fallback_permits.set_limit(config.fallback_permits);
@@ -258,7 +301,7 @@ impl State {
         let before = std::mem::replace(&mut *lock(&self.config), Arc::new(config));
         // May hold user code, so it is dropped with no lock on it.
         drop(before);
-        Ok(refused)
+        Ok(())
     }
 
     /// Stores the settings that every call reads in words that cost one load.

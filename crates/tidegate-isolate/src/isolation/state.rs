@@ -99,6 +99,9 @@ pub(crate) struct State {
     has_told_threads: AtomicBool,
 }
 
+/// Puts what was prepared in force.
+pub(crate) type Apply = Box<dyn FnOnce() + Send>;
+
 /// The states of removed keys that are still in use, by the numbers of their callback threads.
 pub(super) type RemovedStates = Mutex<HashMap<u64, Weak<State>>>;
 

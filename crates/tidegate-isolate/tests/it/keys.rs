@@ -4,13 +4,14 @@ use std::cell::RefCell;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    Bulkhead, Cause, Command, CommandConfig, Event, Growth, Key, PoolConfig, Rejection,
+    BreakerConfig, BreakerState, BreakerWindow, Bulkhead, Cause, Command, CommandConfig, Event,
+    Growth, Key, PoolConfig, Rejection,
 };
 use tidegate_testkit::{Gate, Log};
 
 use crate::support::{
     SECOND, alone, builder, by_group, hold, isolated, made, pool, pool_of, set_property, still,
-    waiting, with_properties,
+    touchy, waiting, with_properties,
 };
 
 #[test]
@@ -444,4 +445,46 @@ fn a_shutdown_ends_removed_keys_too() {
         isolation.shutdown_now();
         assert!(waiter.join().unwrap().unwrap_err().is_rejected());
     });
+}
+
+#[test]
+fn what_is_prepared_takes_effect_when_it_is_applied_and_cannot_fail_then() {
+    let (properties, isolation) = with_properties();
+    let with = |limit: usize, window: u32| {
+        builder("a").permits(limit).breaker(BreakerConfig {
+            window: BreakerWindow::Count(window),
+            ..touchy()
+        })
+    };
+    let (first, apply) = with(3, 5).prepare(&isolation, None).unwrap();
+    assert!(isolation.is_empty());
+    apply();
+    let in_force = || isolation.snapshots().remove(0);
+    assert_eq!((isolation.len(), in_force().limit), (1, 3));
+    assert!(first.run(|_| Err("failed")).is_err());
+    // New settings; those that are dropped have no effect.
+    drop(with(4, 5).prepare(&isolation, Some(&first)).unwrap());
+    let (second, apply) = with(5, 5).prepare(&isolation, Some(&first)).unwrap();
+    assert_eq!(in_force().limit, 3);
+    // A property that changes meanwhile counts.
+    let limit = "hystrix.command.a.execution.isolation.semaphore.maxConcurrentRequests";
+    properties.set(limit, "9").unwrap();
+    apply();
+    assert_eq!(in_force().limit, 9);
+    properties.remove(limit).unwrap();
+    assert_eq!(in_force().limit, 5);
+    assert_eq!(second.snapshot().breaker, BreakerState::Open, "it stays");
+    // A window is fixed for the life of a command: another one begins in its place.
+    let (third, apply) = with(5, 6).prepare(&isolation, Some(&second)).unwrap();
+    assert_eq!(in_force().breaker, BreakerState::Open);
+    apply();
+    assert_eq!(
+        (isolation.len(), in_force().breaker),
+        (1, BreakerState::Closed)
+    );
+    assert!(third.run(|_| Ok(1)).is_ok());
+    // Only the command that is named gives up its place.
+    let why = with(7, 6).prepare(&isolation, None).err().unwrap();
+    assert!(why.to_string().contains("built differently"), "{why}");
+    assert_eq!(in_force().limit, 5);
 }
