@@ -81,12 +81,14 @@ impl UpstreamState {
 
     /// The name of a setting was not found. Returns `true` if it never was: its server gets no requests.
     fn set_not_found(&self, setting: usize, when: &str) -> bool {
-        let known = lock(&self.known);
-        if known.addresses[setting].is_some() {
+        let known = lock(&self.addresses);
+        if known[setting].is_some() {
             return false;
         }
         let at = &self.config.servers[setting].at;
-        let is_new = known.members.set_not_found(at);
+        let members = self.members.in_force();
+        let is_new = members.set_not_found(at);
+        // Before the members: the last one closes connections.
         drop(known);
         if is_new {
             let name = &self.name;
@@ -116,15 +118,15 @@ impl UpstreamState {
         // The order changes with each answer of some servers.
         found.sort_unstable();
         found.dedup();
-        let mut known = lock(&self.known);
-        if known.addresses[setting].as_ref() == Some(&found) {
+        let mut known = lock(&self.addresses);
+        if known[setting].as_ref() == Some(&found) {
             return;
         }
         let texts: Vec<String> = found.iter().map(|one| one.ip().to_string()).collect();
-        let mut addresses = known.addresses.clone();
+        let (mut addresses, newest) = (known.clone(), self.members.in_force());
         addresses[setting] = Some(found);
         let before = Before {
-            members: &known.members,
+            members: &newest,
             same_connections: true,
             same_checks: true,
         };
@@ -138,13 +140,12 @@ impl UpstreamState {
                     .report("resolve", format!("upstream.{name}: {why}"));
             }
         };
-        known.addresses = addresses;
-        let old = std::mem::replace(&mut known.members, Arc::clone(&members));
-        let old_of_loops = self.members.replace(&members);
+        *known = addresses;
+        let old = self.members.replace(&members);
         drop(known);
         let applied = self.roster.if_in_force(self.number, || self.apply());
         // The last one closes connections. Not under a lock.
-        drop((old, old_of_loops, members, applied));
+        drop((old, newest, members, applied));
         // A loop without requests has the old ones, too.
         for (home, one) in self.parts.group.loops().iter().enumerate() {
             let upstream = Arc::clone(self);

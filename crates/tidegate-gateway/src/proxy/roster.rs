@@ -10,7 +10,8 @@
 //!   checks apply. A server that it does not have is not checked.
 //! * An upstream that is gone has no settings in force: `in_force` is [`GONE`], for ever. If the name comes
 //!   back, it is another upstream.
-//! * Locks are taken in this order: `in_force`, the members of an upstream, `known`, the checker of a server.
+//! * Locks are taken in this order: `in_force`, the addresses of an upstream, its members, `known`, the checker of
+//!   a server.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;

@@ -32,19 +32,14 @@ pub(super) struct UpstreamState {
     /// Its servers under all settings, and the number of its own settings there.
     pub(super) roster: Arc<Roster>,
     pub(super) number: u64,
-    pub(super) known: Mutex<Known>,
-    /// The members, as loops see them.
+    /// The addresses of each setting, sorted. `None` if it is not a name, or not found yet. Held while they
+    /// and the members change.
+    pub(super) addresses: Mutex<Vec<Option<Vec<SocketAddr>>>>,
+    /// The members that were made last.
     pub(super) members: Copies<Members<Answer>>,
     /// One for each loop, and one more for all other threads.
     pickers: Vec<HomeCell<RefCell<Picker>>>,
     other: Mutex<Picker>,
-}
-
-/// What is known about the servers.
-pub(super) struct Known {
-    /// The addresses of each setting, sorted. `None` if it is not a name, or not found yet.
-    pub(super) addresses: Vec<Option<Vec<SocketAddr>>>,
-    pub(super) members: Arc<Members<Answer>>,
 }
 
 /// A server that takes a request.
@@ -109,7 +104,7 @@ impl UpstreamState {
         let addresses: Vec<_> = servers
             .map(|server| before.and_then(|before| before.addresses_of(&server.at)))
             .collect();
-        let newest = before.map(|before| before.newest());
+        let newest = before.map(|before| before.members.in_force());
         let old = before.zip(newest.as_deref());
         let old = old.map(|(before, members)| Before {
             members,
@@ -125,7 +120,7 @@ impl UpstreamState {
             members: Copies::new(loops, &members),
             pickers: pickers(config.balance, loops),
             other: Mutex::new(picker(config.balance, loops)),
-            known: Mutex::new(Known { addresses, members }),
+            addresses: Mutex::new(addresses),
             number: roster.number(),
             roster,
             firsts,
@@ -159,7 +154,7 @@ impl UpstreamState {
 
     /// Applies the settings to the servers. Called when the settings are in force. Returns the members.
     pub(super) fn apply(&self) -> Arc<Members<Answer>> {
-        let members = self.newest();
+        let members = self.members.in_force();
         members.set_max_in_flight(self.config.max_in_flight.map(|most| most.0));
         members.end_checks(&self.roster);
         members.begin_checks();
@@ -192,14 +187,14 @@ impl UpstreamState {
     /// Drains the servers that operators see under this name, or ends their drain. The name of a
     /// setting stands for all of its servers. Returns `false` if there is none.
     pub(super) fn drain(&self, name: &str, draining: bool) -> bool {
-        self.newest().drain(name, draining)
+        self.members.in_force().drain(name, draining)
     }
 
     /// Returns the upstream as operators see it.
     pub(super) fn report(&self) -> UpstreamReport {
         UpstreamReport {
             name: self.name.clone(),
-            servers: self.newest().report(),
+            servers: self.members.in_force().report(),
         }
     }
 
@@ -229,16 +224,11 @@ impl UpstreamState {
         }
     }
 
-    /// Returns the members that were made last.
-    fn newest(&self) -> Arc<Members<Answer>> {
-        Arc::clone(&lock(&self.known).members)
-    }
-
     /// Returns the known addresses of a setting.
     fn addresses_of(&self, at: &Address) -> Option<Vec<SocketAddr>> {
         let mut settings = self.config.servers.iter();
         let own = settings.position(|server| server.at == *at)?;
-        lock(&self.known).addresses[own].clone()
+        lock(&self.addresses)[own].clone()
     }
 }
 
