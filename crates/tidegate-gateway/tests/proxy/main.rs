@@ -502,7 +502,8 @@ impl Peer {
     #[track_caller]
     fn failure(&mut self, reason: &str) -> Message {
         let message = self.message();
-        assert_eq!(message.field("tidegate-failed"), Some(reason));
+        let failed = message.field("tidegate-failed");
+        assert_eq!(failed, Some(reason), "{message:?}");
         message
     }
 
