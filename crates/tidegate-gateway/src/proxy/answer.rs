@@ -1,21 +1,19 @@
 //! The response of a server, on its way to the client.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use tidegate::http::client::{ClientError, ExchangeHandler, Flow};
 use tidegate::http::codec::{BodyFraming, KnownField, ResponseHead};
 use tidegate::http::{DeferredResponse, Method};
 use tidegate::net::{Bytes, Handler, HandlerContext};
 
-use super::flight::{Back, Ended, Flight, Stage};
-use super::held::{Admission, Held};
-use super::logged::{End, logs_served};
-use super::reply;
+use super::flight::{Back, Flight, State, Wait};
+use super::held::Held;
+use super::out::{Leaving, Origin, leave};
+use super::step::{Action, Event, step};
 use super::times::Times;
-use crate::balance::Lease;
-use crate::command::Reason;
-use crate::fields::{Dropped, Options, response_trailers};
+use crate::command::{Problem, Reason};
+use crate::fields::{Dropped, Options};
 
 /// Receives the response to one attempt. The connection to the server holds it, and with it the entry
 /// of the command and the place at the server.
@@ -30,17 +28,17 @@ pub(super) struct Answer {
 
 /// The trailers of a response, and the options of its connection.
 #[derive(Default)]
-struct Trailing {
-    lines: Bytes,
-    options: Options,
+pub(super) struct Trailing {
+    pub(super) lines: Bytes,
+    pub(super) options: Options,
 }
 
 impl Answer {
-    pub(super) fn new(flight: &Flight, attempt: u32, admission: Admission, lease: Lease) -> Self {
+    pub(super) fn new(flight: &Flight, attempt: u32, held: Held) -> Self {
         Self {
             flight: flight.clone(),
             attempt,
-            held: Some(Held { admission, lease }),
+            held: Some(held),
             trailing: None,
         }
     }
@@ -56,12 +54,17 @@ impl Answer {
             held.admission.verdict(is_success, || flight.now());
         }
     }
+
+    /// Takes a step of the attempt.
+    fn tell(&self, event: Event) {
+        self.flight.handle(Some(self.attempt), event);
+    }
 }
 
 impl ExchangeHandler for Answer {
     fn interim(&mut self, head: ResponseHead<'_>, _: &mut HandlerContext<'_>) {
         match head.status() {
-            100 => self.flight.continue_body(self.attempt),
+            100 => self.tell(Event::Agreed),
             _ => self.flight.inform(self.attempt, &head),
         }
     }
@@ -99,7 +102,7 @@ impl ExchangeHandler for Answer {
     }
 
     fn writable(&mut self, _: &mut HandlerContext<'_>) {
-        self.flight.unblock(self.attempt);
+        self.tell(Event::Writable);
     }
 
     fn switch(
@@ -122,7 +125,7 @@ impl ExchangeHandler for Answer {
     }
 
     fn fail(self, why: ClientError, _: &mut HandlerContext<'_>) {
-        self.flight.attempt_failed(self.attempt, &why, self.held);
+        self.flight.failed(self.attempt, &why, self.held);
     }
 }
 
@@ -130,11 +133,10 @@ impl Flight {
     /// Passes an interim response on to the client.
     #[cold]
     fn inform(&self, attempt: u32, head: &ResponseHead<'_>) {
-        let Some(state) = self.lock() else { return };
-        if !state.is_at(attempt) {
-            return;
-        }
-        let Some(Back::Waiting(back)) = &state.back else {
+        let mut state = self.state();
+        let State { request, holds } = &mut *state;
+        let actions = step(request, Some(attempt), Event::Informed, || 0);
+        let (Action::Inform, Back::Owed(back)) = (actions.first, &holds.back) else {
             return;
         };
         let rewriting = &self.route().rewriting;
@@ -155,178 +157,115 @@ impl Flight {
         framing: BodyFraming,
         body: Option<(&Bytes, Range<usize>)>,
     ) {
-        let Some(mut state) = self.lock() else { return };
-        if !state.is_at(attempt) || !state.is_unanswered() {
+        let is_empty = matches!(framing, BodyFraming::Empty | BodyFraming::Length(0));
+        let is_head = body.is_none() && self.head.as_head().method() == Method::Head;
+        let event = Event::Head {
+            status: head.status(),
+            passed: body.as_ref().map_or(0, |(_, body)| body.len() as u64),
+            ends: body.is_some() || is_head || is_empty,
+        };
+        let shows_times = self.proxy.server_timing;
+        let now = || if shows_times { self.now() } else { 0 };
+        let mut state = self.state();
+        let State { request, holds } = &mut *state;
+        let actions = step(request, Some(attempt), event, now);
+        if !matches!(actions.first, Action::Respond) {
             return;
         }
-        if self.proxy.server_timing {
-            // Nothing else shows it.
-            state.times.head = self.now();
-        }
-        if let Some(timer) = state.attempt_limit.take() {
+        if let Some(timer) = holds.attempt_limit.take() {
             timer.cancel();
         }
-        if !state.continued {
-            // The server responds without the body, so the client keeps it.
-            state.body = None;
+        if !request.has_body() {
+            holds.body = None;
         }
-        // Nothing is sent again after this, and the time that was kept for the fallback is left for the
-        // rest of the response.
-        state.kept = None;
-        if state.fell_back.is_none() && state.until < u64::MAX {
-            state.until = state.until.saturating_add(self.proxy.fallback_nanos);
-        }
-        let Some(Back::Waiting(back)) = state.back.take() else {
+        holds.kept = None;
+        let Back::Owed(back) = std::mem::take(&mut holds.back) else {
             return;
         };
-        state.status = head.status();
-        let back = back.status(head.status());
-        let back = self.write_fields(back, &head, &state.times, state.fell_back);
+        let times = shows_times.then(|| *request.times());
+        let fell_back = request.fell_back();
+        drop(state);
+        let back = self.write_head(back, Some(head.status()), &head, times.as_ref(), fell_back);
         if let Some((received, body)) = body {
-            if has_content(head.status()) {
-                state.sent = body.len() as u64;
-            }
-            back.received_body(received, body);
-            state.back = Some(Back::Sent);
-            return;
+            return back.received_body(received, body);
         }
-        let is_head = self.head.as_head().method() == Method::Head;
-        state.back = Some(match framing {
-            _ if is_head => {
-                declare(back, head.framing(Method::Get));
-                Back::Sent
-            }
-            BodyFraming::Empty | BodyFraming::Length(0) => {
-                back.body("");
-                Back::Sent
-            }
-            BodyFraming::Length(length) => Back::Streaming(back.stream_with_length(length)),
-            _ => Back::Streaming(back.stream()),
-        });
+        let stream = match framing {
+            _ if is_head => return declare(back, head.framing(Method::Get)),
+            _ if is_empty => return back.body(""),
+            BodyFraming::Length(length) => back.stream_with_length(length),
+            _ => back.stream(),
+        };
+        self.state().holds.back = Back::Streaming(stream);
     }
 
-    /// Writes the fields that go back to the client.
-    pub(super) fn write_fields(
+    /// Writes the head that goes back to the client. `fell_back` is why it is that of the fallback.
+    #[inline]
+    pub(super) fn write_head(
         &self,
-        mut back: DeferredResponse,
+        back: DeferredResponse,
+        status: Option<u16>,
         head: &ResponseHead<'_>,
-        times: &Times,
+        timing: Option<&Times>,
         fell_back: Option<Reason>,
     ) -> DeferredResponse {
-        let rewriting = &self.route().rewriting;
-        let dropped = Dropped::new(head.fields(), head.known(KnownField::Connection).is_some());
-        let mut has_id = false;
-        back = back.received_fields(head, |name| {
-            let passes = !dropped.contains(name) && !rewriting.replaces(name);
-            has_id |= passes && name.eq_ignore_ascii_case(b"x-request-id");
-            passes
-        });
-        for (name, value) in rewriting.response() {
-            back = back.field(name, value);
+        let route = self.route();
+        if let Some(reason) = fell_back {
+            route.counts.add(reason);
         }
-        if !has_id {
-            back = self.gate().ids.write(&self.request_id, back);
-        }
-        if self.proxy.server_timing {
-            back = back.field("Server-Timing", times.server_timing());
-        }
-        match fell_back {
-            Some(reason) => {
-                self.route().counts.add(reason);
-                reply::name_reason(reason, &self.route().name, back)
-            }
-            None => back,
-        }
+        let problem = fell_back.map(|reason| (Problem::from(reason), route.name.as_str()));
+        let leaving = Leaving {
+            problem,
+            received: Some((head, &route.rewriting)),
+            timing,
+            ..Leaving::bare(status, self.shown())
+        };
+        leave(Origin::Server, &leaving, back)
     }
 
     /// Sends a part of the response's body.
     fn pass_back(&self, attempt: u32, bytes: Bytes) -> Flow {
-        let Some(mut state) = self.lock() else {
+        let mut state = self.state();
+        let State { request, holds } = &mut *state;
+        let actions = step(request, Some(attempt), Event::Part, || 0);
+        let (Action::PassOn, Back::Streaming(stream)) = (actions.first, &mut holds.back) else {
             return Flow::Gone;
         };
-        if !state.is_at(attempt) {
-            return Flow::Gone;
-        }
-        let length = bytes.len() as u64;
-        let Some(Back::Streaming(stream)) = &mut state.back else {
-            return Flow::Gone;
-        };
+        let passed = Event::Passed(bytes.len() as u64);
         stream.write(bytes);
         if stream.is_closed() {
             return Flow::Gone;
         }
         let room = (!stream.is_writable()).then(|| stream.writable());
-        if has_content(state.status) {
-            state.sent += length;
-        }
+        step(request, Some(attempt), passed, || 0);
         drop(state);
         let Some(room) = room else {
             return Flow::More;
         };
         let flight = self.clone();
-        room.finally(move |_| {
-            let gate = Arc::clone(flight.gate());
-            gate.on_loop(flight.home, move || flight.resume(attempt));
-        });
+        room.finally(move |_| flight.later(Some(attempt), Event::Room));
         Flow::Pause
     }
 
     /// Tells the server to send more, because the client has taken some of it.
-    fn resume(&self, attempt: u32) {
-        let Some(state) = self.lock() else { return };
-        if let Stage::Exchanging(exchange) = &state.stage
-            && state.is_at(attempt)
-        {
+    pub(super) fn resume(&self) {
+        if let Wait::Exchange(exchange) = &self.state().holds.wait {
             exchange.resume();
         }
     }
 
     /// Ends the response.
     fn finish(&self, attempt: u32, trailing: Option<Box<Trailing>>) {
-        let Some(mut state) = self.lock() else { return };
-        if !state.is_at(attempt) {
-            return;
-        }
-        // Nearly all of them. What was done is only needed for a line in the log.
-        let is_logged =
-            state.fell_back.is_some() || logs_served(self.gate(), &self.route().log, state.status);
-        let done = is_logged.then(|| state.done());
-        if let Some((stage, server)) = state.end_sent() {
-            drop(state);
-            drop(stage);
-            return self.log(done.map(|done| Ended { done, server }), End::Served);
-        }
-        let mut rest = state.end();
-        drop(state);
-        let mut ended = rest.ended.take();
-        let timing = ended.as_ref().filter(|_| self.proxy.server_timing);
-        let timing = timing.map(|ended| ended.done.times.body_timing(self.now()));
-        if let Some(Back::Streaming(stream)) = rest.let_go() {
-            if let Some(ended) = &mut ended {
-                ended.done.is_whole = !stream.is_closed();
+        let mut state = self.state();
+        let actions = step(&mut state.request, Some(attempt), Event::Responded, || 0);
+        match actions.first {
+            Action::End(_) if state.holds.is_plain() => self.end_plain(state),
+            Action::End(ending) => {
+                drop(state);
+                self.end(ending, trailing);
             }
-            let Trailing { lines, options } = trailing.map(|some| *some).unwrap_or_default();
-            let fields = response_trailers(&lines, &options, &self.route().rewriting);
-            match &timing {
-                Some(timing) => {
-                    let own = [("Server-Timing", timing.as_ref())];
-                    stream.finish_with_trailers(fields.chain(own));
-                }
-                None => stream.finish_with_trailers(fields),
-            }
-        }
-        let is_cut = ended.as_ref().is_some_and(|ended| !ended.done.is_whole);
-        match is_cut {
-            true => self.log(ended, self.left()),
-            false => self.log(ended, End::Served),
+            _ => {}
         }
     }
-}
-
-/// Returns `true` unless a response of this status has no content, whatever its server sends: the
-/// client gets none.
-fn has_content(status: u16) -> bool {
-    status != 205
 }
 
 /// Ends the response to a `HEAD`: it declares the length of the body that a `GET` would have got.

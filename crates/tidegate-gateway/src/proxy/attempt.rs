@@ -1,19 +1,20 @@
-//! The attempts of a request: admission, a server, a connection, and whether there is another one.
+//! The attempts of a request: admission, a server, a connection, and what comes after a failure.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::http::Method;
 use tidegate::http::client::{ClientError, Exchange, Phase, Upstream};
-use tidegate::isolate::{Call, CommandError, Entry};
+use tidegate::isolate::{Call, CommandError, Entry, Event as Count};
+use tidegate_core::internal::as_nanos;
 
 use super::answer::Answer;
-use super::flight::{Flight, Locked, Stage, State, Tries};
-use super::held::{Admission, Held, Upload};
+use super::flight::{Flight, State, Tries, Wait};
+use super::flights::Watched;
+use super::held::{Admission, Held, Watch};
 use super::live::ProxyRoute;
+use super::step::{Action, Event, Failure, Request, Side, step};
 use super::upstream::UpstreamState;
-use crate::balance::Lease;
 use crate::command::{Problem, Reason};
 
 /// The time of an attempt that nothing else limits.
@@ -49,127 +50,107 @@ impl ProxyRoute {
 }
 
 impl Flight {
-    /// Asks the command for admission of the attempt in progress.
-    pub(super) fn admit(&self) {
-        let Some(mut state) = self.lock() else { return };
-        let attempt = state.attempt;
-        if !state.is_at(attempt) {
-            return;
-        }
-        state.stage = Stage::Admitting;
-        // The command and its listeners run outside of the lock.
-        let mut tries = state.tries.take();
-        let has_body = state.body.is_some();
+    /// Asks the command for admission of the attempt.
+    pub(super) fn admit(&self, attempt: u32) {
+        let mut state = self.state();
+        let mut tries = state.holds.tries.take();
+        let has_body = state.request.has_body();
         drop(state);
         if !self.proxy.waits {
             let admitted = self.proxy.admit(has_body, tries.as_mut());
-            if let Some(mut state) = self.lock() {
-                state.tries = tries;
-            }
+            self.state().holds.tries = tries;
             return self.admitted(attempt, admitted);
         }
         let flight = self.clone();
-        let then = move |admitted| flight.admitted(attempt, admitted);
+        let then = move |admitted| {
+            // A loop that is ending hands it to any thread.
+            let gate = Arc::clone(flight.gate());
+            gate.on_loop(flight.home, move || flight.admitted(attempt, admitted));
+        };
         let executor = self.gate().executor(self.home);
         let pending = match (&mut tries, self.proxy.untimed(has_body)) {
             (_, Some(call)) => call.admit_or_wait(executor, then),
             (Some(tries), None) => tries.admit_or_wait(executor, then),
             (None, None) => self.proxy.command.admit_or_wait(executor, then),
         };
-        let Some(mut state) = self.lock() else { return };
-        if state.is_at(attempt) {
-            state.tries = tries.or(state.tries.take());
-            // Otherwise the closure was called already.
-            if matches!(state.stage, Stage::Admitting) && pending.is_pending() {
-                state.stage = Stage::Queued(pending);
-            }
+        let mut state = self.state();
+        let State { request, holds } = &mut *state;
+        if request.is_at(attempt) {
+            holds.tries = tries.or(holds.tries.take());
+        }
+        // Otherwise the closure was called already.
+        if request.asks(attempt) && pending.is_pending() {
+            holds.wait = Wait::Entry(pending);
         }
     }
 
     fn admitted(&self, attempt: u32, admitted: Result<Entry, CommandError<Infallible>>) {
-        let problem = match admitted {
-            Ok(entry) => return self.connect(attempt, entry, self.now()),
-            Err(error) => Problem::from(&error),
-        };
-        let is_wanted = self.lock().is_some_and(|state| state.is_at(attempt));
-        if is_wanted {
-            self.give_up(problem);
+        match admitted {
+            Ok(entry) => self.connect(attempt, entry, self.now()),
+            Err(error) => self.handle(Some(attempt), Event::Denied(Problem::from(&error))),
         }
     }
 
     /// Takes a server for the attempt, which was admitted at `now`, and a connection to it.
     pub(super) fn connect(&self, attempt: u32, entry: Entry, now: u64) {
-        let limit = self.attempt_limit();
-        let Some(mut state) = self.lock() else { return };
-        if !state.is_at(attempt) {
+        let limit = self.proxy.attempt_timeout();
+        let mut state = self.state();
+        let State { request, holds } = &mut *state;
+        let actions = step(request, Some(attempt), Event::Admitted, || now);
+        if actions.are_late() {
             drop(state);
             // Its client has left.
             return entry.abandon();
         }
-        let upload = self.watch(&mut state, entry.is_probe());
-        let admission = Admission::new(entry, upload);
-        state.times.admitted = now;
-        state.times.first.get_or_insert(now);
-        if let Some(after) = limit.filter(|_| state.fell_back.is_none()) {
-            self.limit_attempt(&mut state, attempt, after);
+        holds.watch = self.watch(request, entry.is_probe(), limit);
+        let admission = Admission::new(entry, holds.watch.clone());
+        let (fell_back, before) = (request.fell_back().is_some(), holds.server.take());
+        drop(state);
+        if let Some(limit) = limit.filter(|_| !fell_back) {
+            self.limit_attempt(attempt, as_nanos(limit));
         }
-        let picked = self.upstream(&state).pick(self.home, state.server.as_ref());
+        let picked = self.upstream_of(fell_back).pick(self.home, before.as_ref());
         let Some((chosen, lease)) = picked else {
-            drop(state);
-            return self.no_server(&admission);
+            self.state().holds.server = before;
+            admission.unserved();
+            return self.handle(Some(attempt), Event::Denied(Reason::NoServer.into()));
         };
-        // Usually there is one, and the server needs no further handle.
-        let reused = chosen.target().try_acquire();
-        let target = reused.is_none().then(|| chosen.target().clone());
-        state.server = Some(chosen);
-        state.tried += 1;
-        let Some(exchange) = reused else {
-            drop(state);
-            return self.search(attempt, admission, target, lease);
+        let held = Held {
+            _lease: lease,
+            admission,
         };
-        let left = self.exchange(state, now, attempt, exchange, admission, lease);
-        if let Some((admission, lease)) = left {
-            let target = self.lock().and_then(|state| state.server_target());
-            self.search(attempt, admission, target, lease);
+        // Usually there is one.
+        let idle = chosen.target().try_acquire();
+        let connected = idle.is_some();
+        let mut state = self.state();
+        let picked = Event::Picked { connected };
+        let actions = step(&mut state.request, Some(attempt), picked, || now);
+        state.holds.server = Some(chosen);
+        drop(state);
+        let left = match (actions.first, idle) {
+            (Action::Begin, Some(exchange)) => self.exchange(attempt, now, exchange, held),
+            (Action::Search, _) => Some(held),
+            _ => None,
+        };
+        if let Some(held) = left {
+            self.search(attempt, held, false);
         }
     }
 
     /// Returns what tells the time of the client from that of the server, for an attempt whose entry has
     /// no timeout: its request has a body, or it is that of a fallback. It also says whether the client
     /// of a probe has left, and when an attempt with a time of its own has ended: the next one follows.
-    fn watch(&self, state: &mut State, is_probe: bool) -> Option<Arc<Upload>> {
-        let own = self.attempt_limit();
-        let is_untimed = state.body.is_some() || state.fell_back.is_some();
-        state.upload = (is_untimed || is_probe || own.is_some()).then(|| {
-            let limit = own.or_else(|| self.proxy.timeout());
-            Upload::new(limit.unwrap_or(NO_LIMIT))
-        });
-        state.upload.clone()
-    }
-
-    /// Takes a connection to the server, if there is one.
-    fn search(
+    fn watch(
         &self,
-        attempt: u32,
-        admission: Admission,
-        target: Option<Upstream<Answer>>,
-        lease: Lease,
-    ) {
-        match target {
-            Some(target) => self.take_connection(attempt, admission, (target, false), lease),
-            None => self.no_server(&admission),
-        }
-    }
-
-    /// Ends an attempt for which there is no server.
-    fn no_server(&self, admission: &Admission) {
-        admission.unserved();
-        self.give_up(Reason::NoServer.into());
-    }
-
-    /// Returns the upstream of the attempt in progress.
-    fn upstream(&self, state: &State) -> &Arc<UpstreamState> {
-        self.upstream_of(state.fell_back.is_some())
+        request: &Request,
+        is_probe: bool,
+        limit: Option<Duration>,
+    ) -> Option<Arc<Watch>> {
+        let is_untimed = request.has_body() || request.fell_back().is_some();
+        (is_untimed || is_probe || limit.is_some()).then(|| {
+            let limit = limit.or_else(|| self.proxy.timeout());
+            Watch::new(limit.unwrap_or(NO_LIMIT))
+        })
     }
 
     /// Returns the upstream of the route, or that of its fallback.
@@ -180,44 +161,60 @@ impl Flight {
         }
     }
 
-    /// Takes an idle connection, or waits for a new one. With `fresh`, it takes no idle one.
-    fn take_connection(
-        &self,
-        attempt: u32,
-        mut admission: Admission,
-        (target, fresh): (Upstream<Answer>, bool),
-        mut lease: Lease,
-    ) {
+    /// Takes an idle connection to the server of the attempt, or waits for a new one. With `fresh`, it
+    /// takes no idle one.
+    fn search(&self, attempt: u32, mut held: Held, fresh: bool) {
+        let Some(target) = self.target() else {
+            held.admission.unserved();
+            return self.handle(Some(attempt), Event::Denied(Reason::NoServer.into()));
+        };
         while let Some(exchange) = (!fresh).then(|| target.try_acquire()).flatten() {
-            let Some(state) = self.lock() else { return };
-            match self.exchange(state, self.now(), attempt, exchange, admission, lease) {
+            match self.exchange(attempt, self.now(), exchange, held) {
                 None => return,
-                Some(again) => (admission, lease) = again,
+                Some(again) => held = again,
             }
         }
-        let (flight, again) = (self.clone(), (target.clone(), fresh));
-        let then = move |acquired| match acquired {
-            Ok(exchange) => {
-                let Some(state) = flight.lock() else { return };
-                let now = flight.now();
-                let left = flight.exchange(state, now, attempt, exchange, admission, lease);
-                if let Some((admission, lease)) = left {
-                    flight.take_connection(attempt, admission, again, lease);
-                }
-            }
-            Err(why) => {
-                let held = Held { admission, lease };
-                flight.attempt_failed(attempt, &why, Some(held));
-            }
-        };
+        let flight = self.clone();
+        let then = move |acquired| flight.acquired(attempt, acquired, held, fresh);
         let pending = match fresh {
             true => target.acquire_new(then),
             false => target.acquire(then),
         };
         // The closure is never called before `acquire` returns.
-        let Some(mut state) = self.lock() else { return };
-        if state.is_at(attempt) {
-            state.stage = Stage::Connecting(pending);
+        let mut before = Wait::Search(pending);
+        let mut state = self.state();
+        if state.request.searches(attempt) {
+            std::mem::swap(&mut state.holds.wait, &mut before);
+        }
+        drop(state);
+    }
+
+    /// Returns the connections to the server of the attempt.
+    fn target(&self) -> Option<Upstream<Answer>> {
+        let state = self.state();
+        let server = state.holds.server.as_ref();
+        server.map(|chosen| chosen.target().clone())
+    }
+
+    fn acquired(
+        &self,
+        attempt: u32,
+        acquired: Result<Exchange<Answer>, ClientError>,
+        held: Held,
+        fresh: bool,
+    ) {
+        let exchange = match acquired {
+            Ok(exchange) => exchange,
+            Err(why) => return self.failed(attempt, &why, Some(held)),
+        };
+        let event = Event::Connected;
+        let actions = step(&mut self.state().request, Some(attempt), event, || 0);
+        if actions.are_late() {
+            // The connection goes back to the pool.
+            return drop((exchange, held));
+        }
+        if let Some(held) = self.exchange(attempt, self.now(), exchange, held) {
+            self.search(attempt, held, fresh);
         }
     }
 
@@ -225,94 +222,94 @@ impl Flight {
     /// ended that was idle before: nothing was sent, and the next one can be tried.
     fn exchange(
         &self,
-        mut state: Locked<'_>,
-        now: u64,
         attempt: u32,
+        now: u64,
         mut exchange: Exchange<Answer>,
-        admission: Admission,
-        lease: Lease,
-    ) -> Option<(Admission, Lease)> {
-        let answer = Answer::new(self, attempt, admission, lease);
-        if !state.is_at(attempt) {
-            drop(state);
-            // The connection goes back to the pool.
-            drop((exchange, answer));
-            return None;
-        }
-        state.times.connected = now;
+        held: Held,
+    ) -> Option<Held> {
         let is_reused = exchange.is_reused();
-        match exchange.begin(&self.head, answer) {
+        match exchange.begin(&self.head, Answer::new(self, attempt, held)) {
             Ok(()) => {
-                let before = std::mem::replace(&mut state.stage, Stage::Exchanging(exchange));
-                let has_body = state.body.is_some();
-                state.send_kept(self);
+                let mut state = self.state();
+                let State { request, holds } = &mut *state;
+                let actions = step(request, Some(attempt), Event::Begun, || now);
+                let before = std::mem::replace(&mut holds.wait, Wait::Exchange(exchange));
                 drop(state);
                 drop(before);
-                if has_body {
-                    self.expect_continue(attempt);
-                    self.pump_body();
+                if !actions.are_none() {
+                    self.act(actions);
                 }
                 None
             }
             Err(answer) => {
-                drop(state);
                 drop(exchange);
                 let held = answer.into_held()?;
                 if !is_reused {
-                    self.new_connection_ended(attempt, held);
+                    self.broken(attempt, held);
                     return None;
                 }
-                Some((held.admission, held.lease))
+                Some(held)
             }
         }
     }
 
-    /// Handles a new connection that the server has closed before anything was sent. It is replaced once,
-    /// as one that was used before: a server that closes each of them would get one after the other.
-    fn new_connection_ended(&self, attempt: u32, held: Held) {
-        let Some(mut state) = self.lock() else { return };
-        let target = state.server_target().filter(|_| state.replaced != attempt);
-        state.replaced = attempt;
-        drop(state);
-        if let Some(target) = target {
-            return self.take_connection(attempt, held.admission, (target, true), held.lease);
+    /// Handles a new connection that the server has closed before anything was sent.
+    fn broken(&self, attempt: u32, mut held: Held) {
+        let (of, event) = (Some(attempt), Event::Broken);
+        let actions = step(&mut self.state().request, of, event, || self.now());
+        if matches!(actions.first, Action::Replace) {
+            return self.replace(attempt, held);
         }
-        let mut held = held;
         held.admission.verdict(false, || self.now());
         drop(held);
-        self.again_or_give_up(attempt, true, Reason::Closed);
+        self.act(actions);
     }
 
-    /// Handles an attempt without a response: begins another one where that is safe, or gives up.
-    pub(super) fn attempt_failed(&self, attempt: u32, why: &ClientError, held: Option<Held>) {
-        if why.was_sent()
-            && let Some(mut state) = self.lock().filter(|state| state.is_at(attempt))
-        {
-            state.was_sent = true;
-            state.forget_kept();
-        }
-        let Some(held) = self.replace_connection(attempt, why, held) else {
-            return;
+    /// Handles an attempt without a response, or with a part of it only.
+    #[cold]
+    pub(super) fn failed(&self, attempt: u32, why: &ClientError, held: Option<Held>) {
+        let is_head = why.phase() == Phase::Head;
+        let is_safe = why.is_safe_to_retry();
+        let failure = Failure {
+            reason: Reason::from(why),
+            sent: why.was_sent(),
+            stale: held.is_some() && is_head && is_safe && why.is_closed(),
+            safe: is_safe,
+            silent: is_head && !why.was_answered() && (why.is_closed() || why.is_timeout()),
+        };
+        let (of, event) = (Some(attempt), Event::Failed(failure));
+        let actions = step(&mut self.state().request, of, event, || self.now());
+        let held = match (actions.first, held) {
+            (Action::Replace, Some(held)) => return self.replace(attempt, held),
+            (_, held) => held,
         };
         // What comes after the end of a request says nothing about its server.
-        if self.lock().is_some_and(|state| state.is_at(attempt)) {
+        if !actions.are_late() {
             self.report(why);
         }
-        let reason = Reason::from(why);
-        // It says nothing about the server, and is the same with the next one.
-        let lacks_descriptors = reason == Reason::Descriptors;
-        let is_ours = why.is_refused() || why.is_bad_request() || lacks_descriptors;
+        // Then it says nothing about the server.
+        let is_ours = why.is_refused() || why.is_bad_request();
+        let is_ours = is_ours || failure.reason == Reason::Descriptors;
         match held {
             Some(held) if is_ours => held.admission.ignore(),
             Some(mut held) => held.admission.verdict(false, || self.now()),
             None => {}
         }
-        let unanswered = why.phase() == Phase::Head
-            && !why.was_answered()
-            && (why.is_closed() || why.is_timeout());
-        let safe = why.is_safe_to_retry() || unanswered && self.is_idempotent();
-        let safe = safe && !lacks_descriptors;
-        self.again_or_give_up(attempt, safe, reason);
+        self.act(actions);
+    }
+
+    /// Goes on with a new connection to the same server.
+    fn replace(&self, attempt: u32, held: Held) {
+        let now = self.now();
+        let mut state = self.state();
+        if let Some(watch) = &state.holds.watch {
+            // The client is not waited for while there is no connection.
+            watch.wait(false, now);
+        }
+        let before = std::mem::take(&mut state.holds.wait);
+        drop(state);
+        drop(before);
+        self.search(attempt, held, true);
     }
 
     /// Reports why a server cannot be used, for operators: the client and the log get one word.
@@ -323,144 +320,112 @@ impl Flight {
             _ if why.is_bad_response() => "bad_response",
             _ => return,
         };
-        let Some(state) = self.lock() else { return };
-        let upstream = self.upstream(&state).name.clone();
-        drop(state);
+        let fell_back = self.state().request.fell_back().is_some();
+        let upstream = &self.upstream_of(fell_back).name;
         let problems = &self.gate().reports.problems;
         problems.report(kind, format!("upstream.{upstream}: {why}"));
     }
 
-    /// Goes on with a new connection to the same server if the one of the attempt was used before, and
-    /// the server has closed it while the request was on its way, or before: that is how servers end
-    /// idle connections, and no failure. Returns what the attempt holds in all other cases. It happens
-    /// once for each attempt, so that a request is not sent on each connection that is idle.
-    fn replace_connection(
-        &self,
-        attempt: u32,
-        why: &ClientError,
-        held: Option<Held>,
-    ) -> Option<Option<Held>> {
-        let is_stale = why.is_closed() && why.phase() == Phase::Head && why.is_safe_to_retry();
-        let Some(mut state) = self.lock().filter(|_| is_stale) else {
-            return Some(held);
-        };
-        let may_repeat = state.is_at(attempt) && state.can_repeat() && state.is_unanswered();
-        let may_repeat = may_repeat && state.replaced != attempt;
-        let target = state.server_target().filter(|_| may_repeat);
-        match (held, target) {
-            (Some(held), Some(target)) => {
-                state.replaced = attempt;
-                state.blocked = false;
-                if let Some(upload) = &state.upload {
-                    // The client is not waited for while there is no connection.
-                    upload.wait(false, self.now());
-                }
-                let before = std::mem::replace(&mut state.stage, Stage::Admitting);
-                drop(state);
-                drop(before);
-                self.take_connection(attempt, held.admission, (target, true), held.lease);
-                None
-            }
-            (held, _) => Some(held),
-        }
-    }
-
-    /// Ends the attempt after this time.
-    fn limit_attempt(&self, state: &mut State, attempt: u32, after: Duration) {
+    /// Ends the attempt after so many nanoseconds.
+    pub(super) fn limit_attempt(&self, attempt: u32, nanos: u64) {
         let flight = self.clone();
-        let expire = move || flight.attempt_expired(attempt);
-        state.attempt_limit = self.gate().after(self.home, after, expire);
-    }
-
-    /// Handles the end of an attempt's time.
-    fn attempt_expired(&self, attempt: u32) {
-        let Some(mut state) = self.lock() else { return };
-        if !state.is_at(attempt) || !state.is_unanswered() {
-            return;
-        }
-        let (now, limit) = (self.now(), self.attempt_limit().unwrap_or(NO_LIMIT));
-        if let Some(left) = state.attempt_left(now, limit) {
-            return self.limit_attempt(&mut state, attempt, left);
-        }
-        let is_harmless = state.body_bytes == 0 && self.is_idempotent();
-        let safe = match &state.stage {
-            Stage::Exchanging(exchange) => is_harmless && !exchange.was_answered(),
-            _ => true,
+        let expire = move || {
+            let limit = flight.proxy.attempt_timeout().unwrap_or(NO_LIMIT);
+            let state = flight.state();
+            let answered = match &state.holds.wait {
+                Wait::Exchange(exchange) => exchange.was_answered(),
+                _ => false,
+            };
+            drop(state);
+            let limit = as_nanos(limit);
+            flight.handle(Some(attempt), Event::Expired { limit, answered });
         };
-        state.was_sent |= matches!(state.stage, Stage::Exchanging(_));
-        state.blame_server(now);
-        drop(state);
-        self.again_or_give_up(attempt, safe, Reason::Timeout);
+        let after = Duration::from_nanos(nanos);
+        let timer = self.gate().after(self.home, after, expire);
+        self.state().holds.attempt_limit = timer;
     }
 
-    /// Begins another attempt if that is `safe`, the budget has one and time is left. The earlier one
-    /// is stopped.
-    fn again_or_give_up(&self, attempt: u32, safe: bool, reason: Reason) {
-        let Some(mut state) = self.lock() else { return };
-        if !state.is_at(attempt) {
-            return;
+    /// Notes which side has used up the time of the attempt.
+    pub(super) fn blame(&self, side: Side) {
+        let now = self.now();
+        if let Some(watch) = &self.state().holds.watch {
+            watch.set_late(side, now);
         }
-        if let Some(timer) = state.attempt_limit.take() {
+    }
+
+    /// Asks for another attempt: if the budget has one and time is left.
+    pub(super) fn retry(&self, attempt: u32, reason: Reason) {
+        let mut state = self.state();
+        let holds = &mut state.holds;
+        let (mut tries, timer) = (holds.tries.take(), holds.attempt_limit.take());
+        drop(state);
+        if let Some(timer) = timer {
             timer.cancel();
         }
-        let may_repeat = safe && state.can_repeat() && state.is_unanswered();
-        let may_repeat = may_repeat && state.fell_back.is_none();
-        let Some(mut tries) = state.tries.take().filter(|_| may_repeat) else {
-            drop(state);
-            return self.give_up(reason.into());
-        };
-        drop(state);
-        let pause = tries.after_failure(None);
-        let Some(mut state) = self.lock() else { return };
-        if !state.is_at(attempt) {
-            return;
+        let pause = tries.as_mut().and_then(|tries| tries.after_failure(None));
+        let event = Event::Retried(reason, pause);
+        let mut state = self.state();
+        let State { request, holds } = &mut *state;
+        let actions = step(request, Some(attempt), event, || self.now());
+        if pause.is_some() {
+            holds.tries = tries.take();
         }
-        let Some(pause) = pause else {
-            drop(state);
-            return self.give_up(reason.into());
-        };
-        state.tries = Some(tries);
-        state.note_failed(reason);
-        state.attempt += 1;
-        state.blocked = false;
-        let before = std::mem::replace(&mut state.stage, Stage::Pausing(None));
-        let (next, ended) = (state.attempt, state.upload.take());
         drop(state);
-        before.stop();
+        self.act(actions);
+    }
+
+    /// Waits until the attempt before has given back what it held: its connection may still be open.
+    pub(super) fn free(&self, attempt: u32, pause: Duration) {
+        let ended = self.state().holds.watch.take();
+        let event = Event::Freed(pause);
         let Some(ended) = ended else {
-            return self.pause(next, pause);
+            return self.handle(Some(attempt), event);
         };
-        // The connection of the earlier attempt may still be open, and holds what this one needs.
         let flight = self.clone();
-        ended.freed.then(move || {
-            let gate = Arc::clone(flight.gate());
-            gate.on_loop(flight.home, move || flight.pause(next, pause));
-        });
+        ended.freed.then(move || flight.later(Some(attempt), event));
     }
 
-    /// Begins an attempt after a pause.
-    fn pause(&self, attempt: u32, pause: Duration) {
-        let Some(mut state) = self.lock() else { return };
-        if !state.is_at(attempt) {
-            return;
-        }
-        if pause.is_zero() {
+    /// Begins the attempt after a pause.
+    pub(super) fn pause(&self, attempt: u32, pause: Duration) {
+        let flight = self.clone();
+        let go_on = move || flight.handle(Some(attempt), Event::Paused);
+        let timer = self.gate().after(self.home, pause, go_on);
+        self.state().holds.wait = timer.map_or(Wait::Nothing, Wait::Pause);
+    }
+
+    /// Turns the request to the upstream of its fallback, which has so many nanoseconds, if its command
+    /// admits it.
+    pub(super) fn turn(&self, attempt: u32, problem: Problem, left: u64) {
+        let now = self.now();
+        let fallback = self.proxy.fallback_route();
+        let Some((fallback, entry)) =
+            fallback.and_then(|fallback| Some((fallback, fallback.command.admit().ok()?)))
+        else {
+            self.proxy.command.count(Count::FallbackRejection);
+            return self.handle(Some(attempt), Event::Turned(problem, false));
+        };
+        let own = fallback.command.timeout().unwrap_or(Duration::MAX);
+        let left = match left {
+            u64::MAX => own,
+            left => Duration::from_nanos(left).min(own),
+        };
+        let mut state = self.state();
+        let State { request, holds } = &mut *state;
+        let event = Event::Turned(problem, true);
+        let actions = step(request, Some(attempt), event, || now);
+        if actions.are_late() {
             drop(state);
-            return self.admit();
+            return entry.abandon();
         }
-        let flight = self.clone();
-        let timer = self.gate().after(self.home, pause, move || flight.admit());
-        state.stage = Stage::Pausing(timer);
-    }
-
-    /// Returns the time of one attempt, if it differs from that of the request.
-    fn attempt_limit(&self) -> Option<Duration> {
-        self.proxy.attempt_timeout()
-    }
-
-    pub(super) fn is_idempotent(&self) -> bool {
-        use Method::{Delete, Get, Head, Options, Put, Trace};
-        let method = self.head.as_head().method();
-        matches!(method, Get | Head | Put | Delete | Options | Trace)
+        holds.server = None;
+        holds.cancel_timers();
+        drop(state);
+        if left < Duration::MAX {
+            let flight = self.clone();
+            let expire = move || Watched::time_out(&flight);
+            self.state().holds.limit = self.gate().after(self.home, left, expire);
+        }
+        self.act(actions);
+        self.connect(actions.attempt, entry, now);
     }
 }

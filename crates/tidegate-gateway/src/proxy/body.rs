@@ -3,7 +3,6 @@
 //! The client is read only as fast as the server takes: the server of HTTP stops reading when 64 KiB
 //! wait here.
 
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -12,133 +11,92 @@ use tidegate::http::client::{Exchange, Flow};
 use tidegate::http::codec::{BodyFraming, RefusalReason};
 
 use super::answer::Answer;
-use super::flight::{Flight, Stage, State};
-use super::logged::End;
+use super::flight::{Flight, Holds, State, Wait};
+use super::step::{Action, Actions, Event, Request, step};
 use crate::fields::request_trailers;
 
 /// How long a server may take to agree to a body, or to respond without it.
 const LONGEST_EXPECTATION: Duration = Duration::from_secs(1);
 
-/// Why no more of a body is sent now.
-enum Pumped {
-    /// The rest follows, or there is none.
-    Waits,
-    /// The body is larger than the route or the listener allows.
-    TooLarge,
-    /// The server of HTTP has refused it, and has responded.
-    Refused(RefusalReason),
-    /// The client has left.
-    Gone,
-}
-
 impl Flight {
-    /// Goes on with the body on the loop: more of it was received.
-    pub(super) fn wake_body(self) {
-        let gate = Arc::clone(self.gate());
-        gate.on_loop(self.home, move || self.pump_body());
-    }
-
     /// Sends what was received of the body.
-    pub(super) fn pump_body(&self) {
-        let Some(mut state) = self.lock() else { return };
-        if state.body.is_none() {
+    pub(super) fn pump(&self) {
+        let mut state = self.state();
+        let State { request, holds } = &mut *state;
+        if holds.body.is_none() {
             return;
         }
         let waker = self.waker();
-        let mut context = Context::from_waker(&waker);
-        let was_blocked = state.blocked;
-        let pumped = state.pump(&mut context, self);
-        let now = self.now();
-        if state.body.is_none() || (state.blocked && !was_blocked) {
-            state.body_sent = now;
+        let actions = holds.pump(request, &mut Context::from_waker(&waker), self);
+        if let Some(watch) = &holds.watch {
+            watch.wait(request.waits_for_client(), self.now());
         }
-        let waits = state.waits_for_client();
-        if let Some(upload) = &state.upload {
-            upload.wait(waits, now);
-        }
+        // Nobody wants the rest.
+        let ended = holds.body.take_if(|_| !request.has_body());
         drop(state);
-        match pumped {
-            Pumped::Waits => {}
-            Pumped::TooLarge => self.refuse_client(413, "the body is too large\n"),
-            Pumped::Refused(reason) => {
-                self.end_without_response(End::Refused(reason.word(), reason.status()));
-            }
-            Pumped::Gone => self.abandon(None),
+        drop(ended);
+        if let Some(actions) = actions {
+            self.act(actions);
         }
-    }
-
-    /// Asks the client for the body that its server has agreed to take. The client gets its
-    /// `100 Continue` when the body is first read.
-    pub(super) fn continue_body(&self, attempt: u32) {
-        let Some(mut state) = self.lock() else { return };
-        if !state.is_at(attempt) || std::mem::replace(&mut state.continued, true) {
-            return;
-        }
-        drop(state);
-        self.pump_body();
     }
 
     /// Does not wait for ever for the agreement of a server that does not know expectations.
     pub(super) fn expect_continue(&self, attempt: u32) {
-        if self.lock().is_none_or(|state| state.continued) {
-            return;
-        }
         let flight = self.downgrade();
         drop(self.gate().after(self.home, LONGEST_EXPECTATION, move || {
             if let Some(flight) = flight.upgrade() {
-                flight.continue_body(attempt);
+                flight.handle(Some(attempt), Event::Agreed);
             }
         }));
     }
 
-    /// Goes on after the server took less than was sent.
-    pub(super) fn unblock(&self, attempt: u32) {
-        let Some(mut state) = self.lock() else { return };
-        if !state.is_at(attempt) || !std::mem::take(&mut state.blocked) {
+    /// Sends what was read of the body of a request that is sent again. The rest follows.
+    pub(super) fn resend(&self) {
+        let mut state = self.state();
+        let State { request, holds } = &mut *state;
+        let (Wait::Exchange(exchange), Some(kept)) = (&mut holds.wait, &holds.kept) else {
             return;
+        };
+        if let Some(piece) = kept.piece() {
+            // If the connection has ended, its answer says so.
+            let blocked = matches!(exchange.write(piece), Ok(Flow::Pause));
+            step(request, None, Event::Resent { blocked }, || 0);
         }
-        drop(state);
-        self.pump_body();
+        if let Some(lines) = kept.trailers() {
+            finish(exchange, lines, self);
+        }
     }
 }
 
-impl State {
-    /// Returns `true` if the server would take more of the body, and has got all that came.
-    pub(super) fn waits_for_client(&self) -> bool {
-        let is_sent = matches!(self.stage, Stage::Exchanging(_));
-        is_sent && self.body.is_some() && !self.blocked && self.continued
-    }
-
-    fn pump(&mut self, context: &mut Context<'_>, flight: &Flight) -> Pumped {
-        loop {
-            let (Stage::Exchanging(exchange), Some(body)) = (&mut self.stage, &mut self.body)
-            else {
-                return Pumped::Waits;
+impl Holds {
+    /// Sends what was received of the body, until there is no more or the server takes no more. Returns
+    /// what else is to be done.
+    fn pump(
+        &mut self,
+        request: &mut Request,
+        context: &mut Context<'_>,
+        flight: &Flight,
+    ) -> Option<Actions> {
+        while request.waits_for_client() {
+            let (Wait::Exchange(exchange), Some(body)) = (&mut self.wait, &mut self.body) else {
+                return None;
             };
-            if self.blocked || !self.continued {
-                return Pumped::Waits;
-            }
-            match body.poll_next(context) {
-                Poll::Pending => return Pumped::Waits,
+            let now = || flight.now();
+            let event = match body.poll_next(context) {
+                Poll::Pending => return None,
                 Poll::Ready(Some(Ok(piece))) => {
                     self.kept.take_if(|kept| !kept.add(&piece));
-                    self.body_bytes += piece.len() as u64;
-                    if self.body_bytes > flight.most_body {
-                        return Pumped::TooLarge;
+                    let (bytes, kept) = (piece.len() as u64, self.kept.is_some());
+                    let received = Event::Received { bytes, kept };
+                    let actions = step(request, None, received, now);
+                    if !matches!(actions.first, Action::Write) {
+                        return Some(actions);
                     }
-                    match exchange.write(piece) {
-                        Ok(Flow::More) => {}
-                        Ok(Flow::Pause) => self.blocked = true,
-                        // The response has come, or the connection has ended: its answer says so.
-                        Ok(Flow::Gone) | Err(_) => {
-                            (self.body, self.kept) = (None, None);
-                            return Pumped::Waits;
-                        }
-                    }
+                    Event::Written(exchange.write(piece).unwrap_or(Flow::Gone))
                 }
-                Poll::Ready(Some(Err(BodyError::Closed))) => return Pumped::Gone,
-                Poll::Ready(Some(Err(BodyError::Refused(why)))) => return Pumped::Refused(why),
-                Poll::Ready(Some(Err(_))) => return Pumped::TooLarge,
+                Poll::Ready(Some(Err(BodyError::Closed))) => Event::Left(None),
+                Poll::Ready(Some(Err(BodyError::Refused(why)))) => Event::BodyRefused(why),
+                Poll::Ready(Some(Err(_))) => Event::BodyTooLarge,
                 Poll::Ready(None) => {
                     let chunked = flight.head.as_head().framing() == BodyFraming::Chunked;
                     let lines = body.trailers().filter(|_| chunked).unwrap_or_default();
@@ -146,11 +104,15 @@ impl State {
                     if let Some(kept) = &mut self.kept {
                         kept.end(lines);
                     }
-                    self.body = None;
-                    return Pumped::Waits;
+                    Event::BodyEnded
                 }
+            };
+            let actions = step(request, None, event, now);
+            if !actions.are_none() {
+                return Some(actions);
             }
         }
+        None
     }
 
     /// Returns why the server of HTTP has refused the body, if it has. Reads the body up to its end.
@@ -164,26 +126,6 @@ impl State {
                 Poll::Ready(_) | Poll::Pending => return None,
             }
         }
-    }
-
-    /// Sends what was read of the body of a request that is sent again. The rest follows.
-    pub(super) fn send_kept(&mut self, flight: &Flight) {
-        let (Stage::Exchanging(exchange), Some(kept)) = (&mut self.stage, &self.kept) else {
-            return;
-        };
-        if let Some(piece) = kept.piece() {
-            // If the connection has ended, its answer says so.
-            self.blocked = matches!(exchange.write(piece), Ok(Flow::Pause));
-        }
-        if let Some(lines) = kept.trailers() {
-            finish(exchange, lines, flight);
-        }
-    }
-
-    /// Drops what was read of the body, because a part of the request was sent. The end of an empty
-    /// body stays: such a request may be sent again.
-    pub(super) fn forget_kept(&mut self) {
-        self.kept.take_if(|_| self.body_bytes > 0);
     }
 }
 

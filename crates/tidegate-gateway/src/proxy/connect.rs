@@ -14,7 +14,8 @@ use super::held::{Admission, Held};
 use super::line::{Line, Passage};
 use super::live::{ProxyRoute, RouteBasis, TunnelRoute};
 use super::logged::{Done, End, Seen, log_local};
-use super::reply::{self, Reply};
+use super::out::{Leaving, Origin, Own, leave};
+use super::reply::Reply;
 use super::tunnel::{self, Hold, Relay};
 use super::upstream::Chosen;
 use crate::command::{Problem, Reason};
@@ -64,7 +65,7 @@ impl Connecting {
                     entry.verdict(true);
                     let held = Held {
                         admission: Admission::new(entry, None),
-                        lease,
+                        _lease: lease,
                     };
                     self.begin(server.clone(), held, back, idle);
                 }
@@ -113,7 +114,8 @@ impl Connecting {
         }
         let passage = self.passage();
         server.fire_event(Hold(Mutex::new(Some((held, passage.clone())))));
-        let back = back.status(200).id((&self.route.gate.ids, &self.id));
+        let head = Leaving::bare(Some(200), (&self.route.gate.ids, &self.id));
+        let back = leave(Origin::Tunnel, &head, back);
         tunnel::open(back, server.clone(), idle, passage);
         // Also if the client has left already.
         let closes = self.client.closed();
@@ -144,9 +146,10 @@ impl Connecting {
 
     fn refuse(self, why: Problem, reply: impl Reply) {
         self.route.counts.add(why.reason);
-        let id = (&self.route.gate.ids, &self.id);
-        let sent = reply::refuse(why, &self.route.name, id, reply);
-        self.log(End::Problem(why.reason, why.reason.status()), sent);
+        let own = Own::problem(why, &self.route.name, None);
+        let end = own.end;
+        let sent = own.send((&self.route.gate.ids, &self.id), reply);
+        self.log(end, sent);
     }
 
     fn log(&self, end: End, sent: usize) {

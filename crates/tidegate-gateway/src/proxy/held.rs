@@ -9,12 +9,13 @@ use tidegate::isolate::{Cause, Entry, Verdict};
 use tidegate::net::Channel;
 
 use super::freed::Freed;
+use super::step::Side;
 use crate::balance::Lease;
 
 /// What an attempt or a tunnel holds as long as its server is connected. The place is given back first:
 /// the end of the admission may begin the next attempt.
 pub(super) struct Held {
-    pub(super) lease: Lease,
+    pub(super) _lease: Lease,
     pub(super) admission: Admission,
 }
 
@@ -26,11 +27,11 @@ pub(super) struct Held {
 /// of its time.
 pub(super) struct Admission {
     entry: Option<Entry>,
-    upload: Option<Arc<Upload>>,
+    upload: Option<Arc<Watch>>,
 }
 
 impl Admission {
-    pub(super) fn new(entry: Entry, upload: Option<Arc<Upload>>) -> Self {
+    pub(super) fn new(entry: Entry, upload: Option<Arc<Watch>>) -> Self {
         Self {
             entry: Some(entry),
             upload,
@@ -79,7 +80,7 @@ impl Drop for Admission {
 /// The body of a request on its way to the server: how long the client has kept the server waiting for
 /// it, and which side has used up the time of the attempt, or whether the client has left. Shared by the
 /// request, which decides, and its admission, which reports it.
-pub(super) struct Upload {
+pub(super) struct Watch {
     side: AtomicU8,
     limit: Duration,
     /// How long the client was waited for, in nanoseconds.
@@ -94,16 +95,9 @@ const NOT_WAITING: u64 = u64::MAX;
 /// The client has left: neither side is late.
 const LEFT: u8 = 3;
 
-/// A side of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Client = 1,
-    Server = 2,
-}
-
 // Relaxed: everything but the end runs on the loop of the request. The admission is dropped later on
 // the same thread, or passed to another one.
-impl Upload {
+impl Watch {
     /// Nobody is late yet. `limit` is the time that an attempt has.
     pub(super) fn new(limit: Duration) -> Arc<Self> {
         Arc::new(Self {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::gate::Gate;
-use super::logged::{Done, End, Seen, log, own_length};
-use crate::access::{OwedLine, Record};
+use super::logged::{Done, End, Passed, Seen, log, own_length};
+use crate::access::OwedLine;
 use crate::config::types::Log;
 
 /// What a later line says about its request.
@@ -90,19 +90,22 @@ impl Line {
     }
 
     fn write(&self, end: End) {
-        let passed = self.passed.as_ref();
         let (gate, settings) = (&self.gate, &self.settings);
-        log(gate, settings, self.home, self.done, end, |record| Record {
-            id: &self.id,
-            client: self.client,
-            method: &self.method,
-            host: &self.host,
-            path: &self.path,
-            query: self.query.as_deref(),
-            route: Some(&self.route),
-            upstream: passed.map(|[upstream, _]| upstream.as_str()),
-            server: passed.map(|[_, server]| server.as_str()),
-            ..record
+        log(gate, settings, self.home, self.done, end, || {
+            let seen = Seen {
+                id: &self.id,
+                client: self.client,
+                method: &self.method,
+                host: &self.host,
+                path: &self.path,
+                query: self.query.as_deref(),
+            };
+            let passed = self.passed.as_ref();
+            let passed = passed.map(|[upstream, server]| Passed {
+                upstream,
+                server: Some(server),
+            });
+            (seen, Some(&*self.route), passed)
         });
     }
 }

@@ -156,20 +156,6 @@ impl ProxyRoute {
             _ => None,
         }
     }
-
-    /// Returns how long a fallback may take from `now` on: what is left of the time of the request, whose
-    /// attempts end at `until`; [`Duration::MAX`] if it has no limit. `None` if nothing is left.
-    pub(super) fn fallback_time(&self, until: u64, now: u64) -> Option<Duration> {
-        let own = self.fallback_route()?.command.timeout();
-        let own = own.unwrap_or(Duration::MAX);
-        if until == u64::MAX {
-            return Some(own);
-        }
-        let left = until
-            .saturating_add(self.fallback_nanos)
-            .saturating_sub(now);
-        (left > 0).then(|| Duration::from_nanos(left).min(own))
-    }
 }
 
 /// Upgraded connections of a route. They count apart from its requests.

@@ -1,4 +1,5 @@
-//! How a request ended: its line in the access log, and its count.
+//! How a request ended: its line in the access log, and its count. [`log`] writes each line, and nothing
+//! else does.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,6 +8,7 @@ use std::time::Duration;
 use tidegate::http::codec::RequestHead;
 
 use super::gate::Gate;
+use super::step::{Reply, Request};
 use super::times::Times;
 use crate::access::{Outcome, Record};
 use crate::command::Reason;
@@ -46,6 +48,23 @@ impl Done {
             sent: 0,
             status: 0,
             is_whole: true,
+        }
+    }
+
+    /// Returns what a request has done up to now that is passed on.
+    pub(super) fn of(request: &Request) -> Self {
+        let (received, sent) = request.bytes();
+        Self {
+            attempts: request.tried(),
+            fell_back: request.fell_back(),
+            fallback: request
+                .was_refused_by_fallback()
+                .then_some(Outcome::Refused),
+            times: *request.times(),
+            received,
+            sent,
+            status: request.status(),
+            is_whole: request.reply() == Reply::Sent,
         }
     }
 }
@@ -158,6 +177,15 @@ impl<'a> Seen<'a> {
     }
 }
 
+/// The upstream and the server of a request that was passed on.
+pub(super) struct Passed<'a> {
+    pub(super) upstream: &'a str,
+    pub(super) server: Option<&'a str>,
+}
+
+/// What a line says besides how the request ended: what the client sent, the route, the server.
+type About<'a> = (Seen<'a>, Option<&'a str>, Option<Passed<'a>>);
+
 /// Returns `true` if a share of the requests is logged that an upstream has served with this status.
 #[inline]
 pub(super) fn logs_served(gate: &Gate, settings: &Log, status: u16) -> bool {
@@ -182,16 +210,7 @@ pub(super) fn log_local(
         sent: own_length(seen.method, end.status(), sent),
         ..Done::began(began)
     };
-    log(gate, settings, home, done, end, |record| Record {
-        id: seen.id,
-        client: seen.client,
-        method: seen.method,
-        host: seen.host,
-        path: seen.path,
-        query: seen.query,
-        route,
-        ..record
-    });
+    log(gate, settings, home, done, end, || (seen, route, None));
 }
 
 /// Writes a line, if its outcome is logged.
@@ -201,7 +220,7 @@ pub(super) fn log<'a>(
     home: usize,
     done: Done,
     end: End,
-    complete: impl FnOnce(Record<'a>) -> Record<'a>,
+    about: impl FnOnce() -> About<'a>,
 ) {
     let Some(log) = &gate.reports.log else { return };
     let (outcome, reason) = outcome(&done, end);
@@ -220,7 +239,17 @@ pub(super) fn log<'a>(
         _ => done.status,
     };
     let wall = (gate.reports.wall)();
-    let record = complete(Record {
+    let (seen, route, passed) = about();
+    let record = Record {
+        id: seen.id,
+        client: seen.client,
+        method: seen.method,
+        host: seen.host,
+        path: seen.path,
+        query: seen.query,
+        route,
+        upstream: passed.as_ref().map(|passed| passed.upstream),
+        server: passed.and_then(|passed| passed.server),
         at: wall.checked_sub(total).unwrap_or(wall),
         status,
         attempts: done.attempts,
@@ -233,8 +262,7 @@ pub(super) fn log<'a>(
         reason,
         fallback: done.fallback,
         cut: done.status > 0 && !done.is_whole,
-        ..Record::default()
-    });
+    };
     log.record(home, settings, &record);
 }
 

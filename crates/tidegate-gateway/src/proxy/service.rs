@@ -8,7 +8,7 @@ use tidegate::http::codec::{
     EncodeError, KnownField, OwnedRequestHead, RefusalReason, RequestHead, TargetForm,
 };
 use tidegate::http::{Files, Method, Request, Response, Service};
-use tidegate::isolate::{Entry, Event, Verdict};
+use tidegate::isolate::{Entry, Event as Count, Verdict};
 use tidegate::net::Channel;
 use tidegate::net::handlers::ProxiedPeer;
 
@@ -23,7 +23,8 @@ use super::line::Line;
 use super::live::{Action, Fallback, ProxyRoute, RouteState, TunnelRoute};
 use super::lives::Lives;
 use super::logged::{Done, End, Original, Seen, log_local};
-use super::reply::{self, Reply as _};
+use super::out::{Leaving, Origin, Own, leave};
+use super::step::Event;
 use super::tunnel;
 use crate::command::{Problem, Reason};
 use crate::config::Network;
@@ -217,8 +218,8 @@ impl Caller {
         match first {
             // It has not waited, so no time has passed since it began.
             First::Admitted(entry) => flight.connect(1, entry, began),
-            First::Refused(problem) => flight.give_up(problem),
-            First::Asks => flight.admit(),
+            First::Refused(problem) => flight.handle(Some(1), Event::Denied(problem)),
+            First::Asks => flight.handle(None, Event::Begin),
         }
     }
 
@@ -235,22 +236,7 @@ impl Caller {
             _ => 400,
         };
         let why = ("head", status, "the head cannot be passed on\n");
-        self.refuse_client(found, route, why, response);
-    }
-
-    /// Refuses a request because of what the client has sent: the word in the log, the status, the body.
-    fn refuse_client(
-        &mut self,
-        found: &Found<'_, '_>,
-        route: &RouteState,
-        (word, status, text): (&'static str, u16, &'static str),
-        response: Response<'_>,
-    ) {
-        let id = self.id(&found.request, &route.gate.ids);
-        let end = (End::Refused(word, status), false, text.len());
-        self.log(found, route, &id, end);
-        let response = response.status(status).id((&route.gate.ids, &id));
-        response.body(text);
+        self.respond(found, route, Own::mistake(why), response);
     }
 
     /// Refuses a request that has no route.
@@ -259,18 +245,43 @@ impl Caller {
         &mut self,
         why: NoRoute,
         request: &Request<'_>,
-        to: (&Gate, &Log),
-        (home, began): (usize, u64),
+        (gate, settings): (&Gate, &Log),
+        place: (usize, u64),
         response: Response<'_>,
     ) {
-        let ids = &to.0.ids;
-        let id = self.id(request, ids);
+        let own = Own::mistake((why.word, why.status, why.text));
+        self.send((gate, settings, None), place, request, own, response);
+    }
+
+    /// Responds to a request that is not passed on, and logs it.
+    fn respond(
+        &mut self,
+        found: &Found<'_, '_>,
+        route: &RouteState,
+        own: Own<'_>,
+        response: Response<'_>,
+    ) {
+        let to = (&*route.gate, &*route.log, Some(route.name.as_str()));
+        let place = (found.home, found.began);
+        self.send(to, place, &found.request, own, response);
+    }
+
+    /// Sends a response of the gateway itself, and logs it.
+    fn send(
+        &mut self,
+        (gate, settings, route): (&Gate, &Log, Option<&str>),
+        place: (usize, u64),
+        request: &Request<'_>,
+        own: Own<'_>,
+        response: Response<'_>,
+    ) {
+        let id = self.id(request, &gate.ids);
         let client = self.address(request.channel());
-        let head = request.head();
-        let end = (End::Refused(why.word, why.status), false, why.text.len());
-        let seen = Seen::new(&head, client, id.as_str());
-        log_local(to, (home, began), seen, None, end);
-        response.status(why.status).id((ids, &id)).body(why.text);
+        let (end, is_fallback) = (own.end, own.is_fallback);
+        let sent = own.send((&gate.ids, &id), response);
+        let seen = Seen::new(&request.head(), client, id.as_str());
+        let end = (end, is_fallback, sent);
+        log_local((gate, settings), place, seen, route, end);
     }
 
     /// Redirects the client to another address.
@@ -281,13 +292,10 @@ impl Caller {
         found: &Found<'_, '_>,
         response: Response<'_>,
     ) {
-        let id = self.id(&found.request, &route.gate.ids);
-        let status = redirect.status.0;
-        self.log(found, route, &id, (End::Local(status), false, 0));
         let query = found.request.head().query();
         let location = fields::location(&redirect.to, found.host, &found.path(), query);
-        let response = response.status(status).id((&route.gate.ids, &id));
-        response.field("Location", location).body("");
+        let own = Own::redirect(redirect.status.0, location);
+        self.respond(found, route, own, response);
     }
 
     /// Responds to a request whose method is special, unless it is passed on: then it is returned.
@@ -310,15 +318,13 @@ impl Caller {
 
     /// Responds to an `OPTIONS` or a `TRACE` that may not be passed on.
     fn end_here(&mut self, route: &RouteState, found: &Found<'_, '_>, response: Response<'_>) {
-        if found.request.method() == Method::Trace {
+        let own = match found.request.method() {
             // What was received is not shown: a proxy in front may have added what the client must not
             // know.
-            let why = ("method", 501, "the gateway does not answer TRACE\n");
-            return self.refuse_client(found, route, why, response);
-        }
-        let id = self.id(&found.request, &route.gate.ids);
-        self.log(found, route, &id, (End::Local(200), false, 0));
-        response.id((&route.gate.ids, &id)).body("");
+            Method::Trace => Own::mistake(("method", 501, "the gateway does not answer TRACE\n")),
+            _ => Own::empty(),
+        };
+        self.respond(found, route, own, response);
     }
 
     /// Opens the tunnel of a `CONNECT`. Its route names the method, so it has a tunnel.
@@ -330,8 +336,8 @@ impl Caller {
         response: Response<'_>,
     ) {
         let Some(tunnel) = &proxy.tunnel else {
-            let why = ("method", 405, "CONNECT is not allowed\n");
-            return self.refuse_client(found, route, why, response);
+            let own = Own::mistake(("method", 405, "CONNECT is not allowed\n"));
+            return self.respond(found, route, own, response);
         };
         let head = found.request.head();
         let connecting = Connecting {
@@ -361,18 +367,11 @@ impl Caller {
             Some(Fallback::Fixed(fixed)) => Some(fixed),
             _ => None,
         };
-        let status = fixed.map_or(why.reason.status(), |fixed| fixed.status);
-        let id = self.id(&found.request, &route.gate.ids);
-        let shown = (&route.gate.ids, &id);
-        let sent = match fixed {
-            Some(fixed) => {
-                proxy.command.count(Event::FallbackSuccess);
-                fixed.send_for(why, &route.name, shown, response)
-            }
-            None => reply::refuse(why, &route.name, shown, response),
-        };
-        let end = (End::Problem(why.reason, status), fixed.is_some(), sent);
-        self.log(found, route, &id, end);
+        if fixed.is_some() {
+            proxy.command.count(Count::FallbackSuccess);
+        }
+        let own = Own::problem(why, &route.name, fixed);
+        self.respond(found, route, own, response);
     }
 
     /// Sends a file. The log has its line when the response is handed to the connection.
@@ -384,7 +383,8 @@ impl Caller {
         response: Response<'_>,
     ) {
         let id = self.id(&found.request, &route.gate.ids);
-        let response = response.id((&route.gate.ids, &id));
+        let leaving = Leaving::bare(None, (&route.gate.ids, &id));
+        let response = leave(Origin::File, &leaving, response);
         let client = self.address(found.request.channel());
         let head = found.request.head();
         let seen = Seen::new(&head, client, id.as_str());
@@ -397,21 +397,6 @@ impl Caller {
                 line.write_response(status, length, error);
             }
         });
-    }
-
-    /// Logs a request that is not passed on.
-    fn log(
-        &self,
-        found: &Found<'_, '_>,
-        route: &RouteState,
-        id: &RequestId,
-        end: (End, bool, usize),
-    ) {
-        let client = self.address(found.request.channel());
-        let seen = Seen::new(&found.request.head(), client, id.as_str());
-        let place = (found.home, found.began);
-        let to = (&*route.gate, &*route.log);
-        log_local(to, place, seen, Some(&route.name), end);
     }
 
     /// Makes the head that is sent to a server. Returns it and the id of the request.
@@ -485,8 +470,8 @@ impl Service for ProxyService {
         };
         let length = found.request.content_length();
         if length.is_some_and(|length| length > found.most_body) {
-            let why = ("body", 413, "the body is too large\n");
-            return caller.refuse_client(&found, route, why, response);
+            let own = Own::mistake(("body", 413, "the body is too large\n"));
+            return caller.respond(&found, route, own, response);
         }
         match &route.action {
             Action::Proxy(proxy) => {
@@ -502,9 +487,7 @@ impl Service for ProxyService {
             }
             Action::Redirect(redirect) => caller.redirect(redirect, route, &found, response),
             Action::Respond(fixed) => {
-                let id = caller.id(&found.request, &route.gate.ids);
-                let sent = fixed.send((&route.gate.ids, &id), response);
-                caller.log(&found, route, &id, (End::Local(fixed.status), false, sent));
+                caller.respond(&found, route, Own::fixed(fixed), response);
             }
             Action::Files(files) => caller.send_file(files, route, found, response),
         }

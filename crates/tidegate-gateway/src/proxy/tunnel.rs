@@ -26,6 +26,8 @@ use super::flight::{Back, Flight};
 use super::held::{Held, Wanted};
 use super::line::Passage;
 use super::live::{ProxyRoute, TunnelRoute};
+use super::logged::Done;
+use super::step::{Action, Event, step};
 
 /// The event that lets a relay begin: the other side is there.
 struct Begin;
@@ -167,26 +169,27 @@ impl Flight {
         ctx: &mut HandlerContext<'_>,
     ) -> Option<Handler> {
         let wanted = self.tunnel.as_ref()?;
-        let mut state = self.lock()?;
-        if !state.is_at(attempt) || !state.is_unanswered() {
+        let mut state = self.state();
+        let actions = step(&mut state.request, Some(attempt), Event::Switched, || 0);
+        if !matches!(actions.first, Action::Switch) {
             return None;
         }
-        let mut rest = state.end();
-        let (times, fell_back) = (state.times, state.fell_back);
+        let done = Done::of(&state.request);
+        let mut holds = std::mem::take(&mut state.holds);
         drop(state);
-        let mut ended = rest.ended.take();
-        if let Some(ended) = &mut ended {
-            (ended.done.status, ended.done.is_whole) = (101, true);
-        }
-        let Some(Back::Waiting(back)) = rest.let_go() else {
+        holds.cancel_timers();
+        let Back::Owed(back) = std::mem::take(&mut holds.back) else {
             return None;
         };
-        let passage = ended.and_then(|ended| self.passage(ended));
+        let passage = self.passage(done, holds.server.as_ref());
+        // The connection to the server stays.
+        drop(holds);
         if let Some(passage) = &passage {
             passage.count(false, received.len());
         }
         let (server, client) = (ctx.channel(), wanted.client.clone());
-        let mut back = self.write_fields(back, &head, &times, fell_back);
+        let timing = self.proxy.server_timing.then_some(&done.times);
+        let mut back = self.write_head(back, None, &head, timing, done.fell_back);
         for protocol in head.get_all("upgrade") {
             back = back.field("Upgrade", protocol);
         }
