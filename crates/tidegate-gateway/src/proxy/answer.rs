@@ -175,7 +175,7 @@ impl Flight {
         if let Some(timer) = holds.attempt_limit.take() {
             timer.cancel();
         }
-        if !request.has_body() {
+        if holds.body.is_some() && !request.has_body() {
             holds.body = None;
         }
         holds.kept = None;
@@ -199,7 +199,8 @@ impl Flight {
     }
 
     /// Writes the head that goes back to the client. `fell_back` is why it is that of the fallback.
-    #[inline]
+    // So that the response is moved less.
+    #[inline(always)]
     pub(super) fn write_head(
         &self,
         back: DeferredResponse,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate::http::client::{ClientError, Exchange, Phase, Upstream};
 use tidegate::isolate::{Call, CommandError, Entry, Event as Count};
+use tidegate::loops::CoarseTimer;
 use tidegate_core::internal::as_nanos;
 
 use super::answer::Answer;
@@ -104,29 +105,27 @@ impl Flight {
         }
         holds.watch = self.watch(request, entry.is_probe(), limit);
         let admission = Admission::new(entry, holds.watch.clone());
-        let (fell_back, before) = (request.fell_back().is_some(), holds.server.take());
-        drop(state);
+        let fell_back = request.fell_back().is_some();
         if let Some(limit) = limit.filter(|_| !fell_back) {
-            self.limit_attempt(attempt, as_nanos(limit));
+            holds.attempt_limit = self.attempt_timer(attempt, as_nanos(limit));
         }
-        let picked = self.upstream_of(fell_back).pick(self.home, before.as_ref());
-        let Some((chosen, lease)) = picked else {
-            self.state().holds.server = before;
+        let upstream = self.upstream_of(fell_back);
+        let Some((chosen, lease)) = upstream.pick(self.home, holds.server.as_ref()) else {
+            drop(state);
             admission.unserved();
             return self.handle(Some(attempt), Event::Denied(Reason::NoServer.into()));
-        };
-        let held = Held {
-            _lease: lease,
-            admission,
         };
         // Usually there is one.
         let idle = chosen.target().try_acquire();
         let connected = idle.is_some();
-        let mut state = self.state();
         let picked = Event::Picked { connected };
-        let actions = step(&mut state.request, Some(attempt), picked, || now);
-        state.holds.server = Some(chosen);
+        let actions = step(request, Some(attempt), picked, || now);
+        holds.server = Some(chosen);
         drop(state);
+        let held = Held {
+            _lease: lease,
+            admission,
+        };
         let left = match (actions.first, idle) {
             (Action::Begin, Some(exchange)) => self.exchange(attempt, now, exchange, held),
             (Action::Search, _) => Some(held),
@@ -328,6 +327,11 @@ impl Flight {
 
     /// Ends the attempt after so many nanoseconds.
     pub(super) fn limit_attempt(&self, attempt: u32, nanos: u64) {
+        let timer = self.attempt_timer(attempt, nanos);
+        self.state().holds.attempt_limit = timer;
+    }
+
+    fn attempt_timer(&self, attempt: u32, nanos: u64) -> Option<CoarseTimer> {
         let flight = self.clone();
         let expire = move || {
             let limit = flight.proxy.attempt_timeout().unwrap_or(NO_LIMIT);
@@ -341,8 +345,7 @@ impl Flight {
             flight.handle(Some(attempt), Event::Expired { limit, answered });
         };
         let after = Duration::from_nanos(nanos);
-        let timer = self.gate().after(self.home, after, expire);
-        self.state().holds.attempt_limit = timer;
+        self.gate().after(self.home, after, expire)
     }
 
     /// Notes which side has used up the time of the attempt.

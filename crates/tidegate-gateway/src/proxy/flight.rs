@@ -8,8 +8,9 @@
 //!
 //! # Invariants
 //!
-//! * The state is borrowed for a step, and to write to a connection, which calls nothing back. Commands,
-//!   their listeners, the drops of entries and everything that stops an attempt run while it is not.
+//! * The state is borrowed for a step, and to choose a server or write to a connection, which call nothing
+//!   back. Commands, their listeners, the drops of entries and everything that stops an attempt run
+//!   while it is not.
 //! * All steps run on one loop. What may happen on another thread comes here by [`Flight::later`].
 //! * An action that makes a further event is the last one of its step.
 
@@ -73,6 +74,7 @@ pub(super) struct FlightData {
 
 /// What a request begins with.
 pub(super) struct Start {
+    pub(super) kind: Kind,
     pub(super) head: OwnedRequestHead,
     pub(super) request_id: RequestId,
     pub(super) client: Option<IpAddr>,
@@ -182,14 +184,13 @@ impl Flight {
         flights: &Arc<Flights<FlightData>>,
         start: Start,
     ) -> Self {
-        let head = start.head.as_head();
         let upload = match start.body {
             None => Upload::None,
-            Some(_) if head.expects_continue() => Upload::Held,
+            Some(_) if start.head.as_head().expects_continue() => Upload::Held,
             Some(_) => Upload::Flowing { blocked: false },
         };
         let terms = Terms {
-            kind: Kind::of(head.method()),
+            kind: start.kind,
             retries: start.tries.is_some(),
             // An upgrade would be a tunnel beside the limit of tunnels.
             fallback: proxy.fallback_route().is_some() && start.tunnel.is_none(),

@@ -24,7 +24,7 @@ use super::live::{Action, Fallback, ProxyRoute, RouteState, TunnelRoute};
 use super::lives::Lives;
 use super::logged::{Done, End, Original, Seen, log_local};
 use super::out::{Leaving, Origin, Own, leave};
-use super::step::Event;
+use super::step::{Event, Kind};
 use super::tunnel;
 use crate::command::{Problem, Reason};
 use crate::config::Network;
@@ -198,6 +198,7 @@ impl Caller {
         });
         let original = original(route, &found);
         let start = Start {
+            kind: Kind::of(found.request.method()),
             head,
             request_id,
             client: self.peer.as_ref().and_then(|peer| peer.ip),
