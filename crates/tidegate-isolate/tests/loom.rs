@@ -72,6 +72,22 @@ fn one_of_worker_timer_and_caller_ends_a_queued_call() {
     });
 }
 
+/// A pool refuses a call while it times out: one of the two ends it, and its work never seems to run.
+#[test]
+fn a_call_that_is_refused_while_it_times_out_never_runs() {
+    loom::model(|| {
+        let word = StdArc::new(CallWord::default());
+        let seen = word.begin_queued();
+        let timer = {
+            let word = StdArc::clone(&word);
+            thread::spawn(move || word.leave(seen, EndCause::Expired))
+        };
+        let is_taken_back = word.take_back();
+        let left = timer.join().expect("it does not panic");
+        assert_eq!(left, (!is_taken_back).then_some(WorkState::Queued));
+    });
+}
+
 /// The timer saw a call that ends, and the word is reused for the next one: the next call is not
 /// ended.
 #[test]

@@ -191,7 +191,7 @@ impl<T: Send + 'static, E: Send + 'static, F: Work<T, E>> ThreadCall<T, E, F> {
             Err(refused) => {
                 // If no other thread has ended the call, this thread ends it before it drops the
                 // job, and then reports the rejection. The drop of the job finds an ended call.
-                let mine = self.flight().word().start() && self.flight().finish();
+                let mine = self.flight().word().take_back();
                 let why = refused.why();
                 drop(refused);
                 if mine {

@@ -5,6 +5,7 @@
 //!   IDLE n ───────▶ QUEUED n ─────────▶ RUNNING n ─────────▶ IDLE n+1
 //!     │                │                   │  ▲
 //!     └────────────────┼───────────────────┼──┘ begin, where the caller is the worker
+//!                      │                   │       take_back: from QUEUED n to IDLE n+1
 //!                      └─────────┬─────────┘
 //!                                │ leave (timed out, or cancelled)
 //!                                ▼
@@ -127,6 +128,19 @@ impl CallWord {
                 .is_ok()
     }
 
+    /// Takes back a call whose work found no thread and no place. Returns `false` if the call was ended
+    /// from outside before. In one step: in between, a `leave` would find work that seems to run.
+    pub fn take_back(&self) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        let next = (word & !STATE) + NEXT;
+        // Relaxed, as in `finish`: the exchange only decides which side was first.
+        word & STATE == QUEUED
+            && self
+                .0
+                .compare_exchange(word, next | IDLE, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
     /// Returns the call in flight, if there is one. A call that this does not find sees everything
     /// that was written before.
     #[inline]
@@ -237,6 +251,18 @@ mod tests {
         assert!(word.finish() && word.is_idle());
         assert!(!word.is_cancelled(first) && !word.is_cancelled(second));
         assert_eq!(word.calls(), 2);
+    }
+
+    #[test]
+    fn a_call_is_taken_back_unless_it_has_ended_and_its_work_has_not_begun() {
+        let word = CallWord::default();
+        let seen = word.begin_queued();
+        assert!(word.take_back() && word.is_idle() && !word.take_back());
+        assert_eq!(word.leave(seen, EndCause::Expired), None);
+        let seen = word.begin_queued();
+        let left = word.leave(seen, EndCause::Expired);
+        assert_eq!((left, word.take_back()), (Some(WorkState::Queued), false));
+        assert_eq!(word.calls(), 1);
     }
 
     #[test]
