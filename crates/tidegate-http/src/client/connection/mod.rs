@@ -39,6 +39,7 @@ use crate::server::{Received, spare_table, take_data};
 
 /// The deadline of the head, of the next part of the body, or of an idle connection.
 const LIMIT: u8 = 0;
+const TOO_MANY_INTERIM: &str = "it sent too many interim responses";
 
 /// The state of one connection.
 pub(super) struct Connection<R: Send + 'static> {
@@ -234,11 +235,8 @@ impl<R: ExchangeHandler> Connection<R> {
             // Otherwise the rest of the request would be taken for the other protocol.
             let complete = self.slot.progress().complete;
             let unnamed = head.status() == 101 && head.known(KnownField::Upgrade).is_none();
-            let handler = match complete {
-                true => current.receiver.switch(head, received, ctx),
-                false => None,
-            };
-            match handler {
+            let switch = complete.then(|| current.receiver.switch(head, received, ctx));
+            match switch.flatten() {
                 Some(handler) => self.hand_over(handler, ctx),
                 None => self.fail(Kind::switched(complete, unnamed), ctx),
             }
@@ -246,27 +244,25 @@ impl<R: ExchangeHandler> Connection<R> {
             return false;
         }
         if head.status() < 200 {
-            if !self.course.on_interim(ctx.now()) {
-                let what = "it sent too many interim responses";
-                self.fail(Kind::Unexpected(what), ctx);
-                return false;
+            let accepted = self.course.on_interim(ctx.now());
+            match accepted {
+                true => current.receiver.interim(head, ctx),
+                false => self.fail(Kind::Unexpected(TOO_MANY_INTERIM), ctx),
             }
-            current.receiver.interim(head, ctx);
             input.advance(length);
-            return true;
+            return accepted;
         }
-        // A server may respond while it reads the request. After an error, or if it closes the
-        // connection, the rest is not wanted (RFC 9112, section 9.5).
-        let keeps = head.keep_alive();
-        if !keeps || head.status() >= 400 {
-            self.slot.stop();
-        }
-        let is_kept = keeps && framing != BodyFraming::UntilClose;
+        let is_kept = head.keep_alive() && framing != BodyFraming::UntilClose;
         let time = || head.get("keep-alive").and_then(keep_alive_timeout);
         self.course.on_head(match is_kept {
             true => After::Keep(time().unwrap_or(Duration::MAX)),
             false => After::Close,
         });
+        // A server may respond while it reads the request. After an error, or if it closes the
+        // connection, the rest is not wanted (RFC 9112, section 9.5).
+        if !head.keep_alive() || head.status() >= 400 {
+            self.slot.stop();
+        }
         if R::TAKES_WHOLE
             && let Some(body) = whole_body(&mut self.decoder, input, length, framing)
         {
@@ -279,12 +275,11 @@ impl<R: ExchangeHandler> Connection<R> {
         }
         current.receiver.head(head, framing, ctx);
         input.advance(length);
-        if framing.is_empty() {
-            self.finish(input, ctx);
-            return false;
+        match framing.is_empty() {
+            true => self.finish(input, ctx),
+            false => self.watch(self.limits.body_timeout, ctx),
         }
-        self.watch(self.limits.body_timeout, ctx);
-        true
+        !framing.is_empty()
     }
 
     /// Handles a part of the body. Returns `false` if more bytes are needed or the response has
