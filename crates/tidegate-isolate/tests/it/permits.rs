@@ -11,7 +11,7 @@ use tidegate_isolate::{
     AdaptiveLimit, Cause, Command, Criticality, Event, Hedge, LimitReason, Partitions,
     PermitConfig, Rejection, Verdict,
 };
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Gate, Log, until};
 
 use crate::support::{
     Numbers, SECOND, alone, builder, failed, isolated, made, poll_by, poll_once, pool_of, set,
@@ -135,9 +135,9 @@ fn a_call_times_out_while_it_waits() {
         let parker = Parker::new();
         let mut future = pin!(command.run_async(|_| async { Ok(1) }));
         std::thread::scope(|scope| {
-            let sleepers = clock.sleepers();
             let waiter = scope.spawn(|| command.run(|_| Ok(2)));
-            clock.await_sleepers(sleepers + 1);
+            // The thread of the timeouts is a sleeper of the clock, too.
+            until("the call waits", || command.snapshot().waiting == 1);
             assert!(poll_by(&parker, future.as_mut()).is_pending());
             clock.jump(SECOND / 2);
             let error = waiter.join().unwrap().unwrap_err();
